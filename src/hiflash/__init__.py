@@ -1,0 +1,37 @@
+"""Hierarchical federated learning with asynchronous tiers and controlled staleness.
+
+>>> from hiflash import run
+>>> result = run(method="hifl", seed=0)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hiflash.comparison import Comparison, compare
+    from hiflash.config import Config
+    from hiflash.data import Dataset
+    from hiflash.experiment import resume, run
+    from hiflash.result import Result
+
+__version__ = "0.1.0"
+__all__ = ["Comparison", "Config", "Dataset", "Result", "compare", "resume", "run"]
+
+_HOMES = {
+    "Comparison": "hiflash.comparison",
+    "Config": "hiflash.config",
+    "Dataset": "hiflash.data",
+    "Result": "hiflash.result",
+    "compare": "hiflash.comparison",
+    "resume": "hiflash.experiment",
+    "run": "hiflash.experiment",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `hiflash --help` must not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hiflash' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,381 @@
+"""The configuration: a frozen tree with the paper's defaults, from TOML, the command line or Python.
+
+A method is a recipe of settings (`core.methods`) and a dataset brings a few of its own; what the user
+gives wins over both. Every error names the key, what it got, where that came from and what is allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from hiflash.core.methods import METHODS
+from hiflash.errors import ConfigError
+from hiflash.settings import explain, flatten, nest, read_toml
+
+__all__ = ["Config", "describe_keys"]
+
+DATASETS = ("mnist5k", "mnist", "cifar10", "femnist")
+
+DATASET_SETTINGS: dict[str, dict[str, Any]] = {
+    "cifar10": {"client.batch": 50, "client.lr": 0.1, "cloud.threshold_max": 4, "data.augment": True},
+    "femnist": {"data.partition": "writer"},
+}
+
+ASYNC_ONLY = (
+    "cloud.mixing",
+    "cloud.alpha",
+    "cloud.penalty",
+    "cloud.momentum",
+    "cloud.threshold",
+    "cloud.threshold_max",
+    "cloud.enforce",
+)
+SYNC_ONLY = ("cloud.participants", "cloud.deadline_s", "cloud.quorum")
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+NoneOr = Literal["none"]
+Range = Annotated[tuple[float, float], BeforeValidator(_tuple)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _key(default: Any, allowed: str, about: str) -> Any:
+    return Field(default, description=about, json_schema_extra={"allowed": allowed})
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Federation(_Section):
+    """Who takes part."""
+
+    clients: Count = _key(100, "a whole number >= 1", "N, clients that hold data")
+    edges: Count = _key(10, "a whole number >= 1", "M, edges that each own a cluster of clients")
+    association: Literal["random"] = _key("random", '"random"', "which client belongs to which edge")
+    flat: bool = _key(False, "true or false", "no edge tier: every client talks to the cloud itself")
+
+
+class Client(_Section):
+    """What a client does with a model."""
+
+    local_steps: Count = _key(3, "a whole number >= 1", "c, mini-batch SGD steps in a task")
+    local_epochs: Count | NoneOr = _key(
+        "none", 'a whole number >= 1 or "none"', "passes over the client's data instead of local_steps"
+    )
+    batch: Count = _key(60, "a whole number >= 1", "samples in a step")
+    lr: Positive = _key(0.01, "> 0", "learning rate")
+    lr_decay: Annotated[float, Field(gt=0, le=1)] = _key(0.99, "in (0, 1]", "factor on the learning rate")
+    lr_decay_steps: Count = _key(100, "a whole number >= 1", "a client's steps between two decays")
+    mu: Annotated[float, Field(ge=0, le=1e6)] = _key(0.0, ">= 0", "proximal term (FedProx)")
+
+
+class EdgeSection(_Section):
+    """What an edge does with a lease."""
+
+    edge_rounds: Annotated[
+        tuple[Count, ...], BeforeValidator(_tuple), Field(min_length=1, max_length=1000)
+    ] = _key(
+        (1, 2, 3), "a list of whole numbers >= 1", "H, each edge draws its number of edge rounds from these"
+    )
+    redraw: Literal["setup", "grant"] = _key("setup", '"setup" or "grant"', "when H is drawn")
+    clients_per_round: Count | Literal["all"] = _key(
+        "all", 'a whole number >= 1 or "all"', "clients drawn for each edge round"
+    )
+    deadline_s: Positive | NoneOr = _key(
+        "none", '> 0 or "none"', "virtual seconds after which a round closes"
+    )
+    quorum: Annotated[float, Field(gt=0, le=1)] = _key(
+        1.0, "in (0, 1]", "share of the clients that must have answered by the deadline"
+    )
+
+
+class CloudSection(_Section):
+    """How the cloud schedules edges and takes in their models."""
+
+    schedule: Literal["async", "sync", "centralized"] = _key(
+        "async", '"async", "sync" or "centralized"', "mix what arrives at once, or average whole rounds"
+    )
+    participants: Count = _key(10, "a whole number >= 1", "sync: edges (or flat clients) drawn for a round")
+    deadline_s: Positive | NoneOr = _key(
+        "none", '> 0 or "none"', "sync: virtual seconds until a round closes"
+    )
+    quorum: Annotated[float, Field(gt=0, le=1)] = _key(
+        1.0, "in (0, 1]", "sync: share of a round that must be in at the deadline"
+    )
+    mixing: Literal["interpolate", "delta"] = _key(
+        "interpolate", '"interpolate" or "delta"', "async: move towards the edge model, or add its change"
+    )
+    alpha: Annotated[float, Field(gt=0, le=1)] = _key(0.7, "in (0, 1]", "async: weight of a fresh edge model")
+    penalty: Annotated[float, Field(gt=0, le=1)] = _key(
+        0.99, "in (0, 1]", "async: upsilon, factor on the weight per version of staleness"
+    )
+    momentum: Annotated[float, Field(ge=0, lt=1)] = _key(0.0, "in [0, 1)", "async, delta mixing only")
+    threshold: Annotated[int, Field(ge=0, le=1_000_000)] | Literal["inf", "random"] = _key(
+        "random", 'a whole number >= 0, "inf" or "random"', "async: how stale an upload may be"
+    )
+    threshold_max: Annotated[int, Field(ge=0, le=1_000_000)] = _key(
+        16, "a whole number >= 0", "async: tau_max, random thresholds are uniform on 0..threshold_max"
+    )
+    enforce: Literal["admit", "discard", "cancel"] = _key(
+        "admit", '"admit", "discard" or "cancel"', "async: what a threshold does"
+    )
+    norm_bound: Positive | NoneOr = _key("none", '> 0 or "none"', "refuse updates that moved further")
+
+
+class ResourcesSection(_Section):
+    """How fast clients compute and send; means are drawn once per federation."""
+
+    f_ghz: Range = _key((1.0, 2.0), "[low, high], 0 < low <= high", "CPU frequency of a client")
+    cycles_per_bit: Positive = _key(20.0, "> 0", "zeta, CPU cycles to process one bit")
+    bandwidth_mhz: Range = _key(
+        (1.0, 10.0), "[low, high], 0 < low <= high", "bandwidth of a client at an edge"
+    )
+    snr_db: Annotated[float, Field(ge=-50, le=100)] = _key(17.0, "in [-50, 100]", "signal-to-noise ratio")
+    slot_s: Positive = _key(0.05, "> 0", "length of a scheduling slot in virtual seconds")
+    fluctuation: Literal["off", "on"] = _key("off", '"off" or "on"', "resources move every virtual second")
+    fluctuation_rho: Annotated[float, Field(ge=0, lt=1)] = _key(
+        0.95, "in [0, 1)", "persistence from second to second"
+    )
+    fluctuation_spread: Annotated[float, Field(ge=0, le=3)] = _key(
+        0.3, "in [0, 3]", "standard deviation of the log"
+    )
+
+
+class WanSection(_Section):
+    """The way between edge and cloud. `wan = "off"` takes no time, as in the paper."""
+
+    link: Literal["on", "off"] = _key("on", '"on" or "off"', "whether the way to the cloud takes time")
+    rtt_ms: Range = _key((50.0, 250.0), "[low, high], 0 < low <= high", "round-trip time of an edge")
+    bandwidth_mbps: Range = _key((10.0, 100.0), "[low, high], 0 < low <= high", "bandwidth of an edge")
+    jitter: Annotated[float, Field(ge=0, le=3)] = _key(
+        0.25, "in [0, 3]", "log-normal spread of transfer times"
+    )
+
+
+class EvaluateSection(_Section):
+    """When the global model is tested."""
+
+    every: Count = _key(10, "a whole number >= 1", "communications between two evaluations")
+
+
+class StopSection(_Section):
+    """When a run ends: whichever comes first."""
+
+    target: Annotated[float, Field(gt=0, le=1)] | NoneOr = _key(0.9, 'in (0, 1] or "none"', "test accuracy")
+    communications: Count | NoneOr = _key(
+        6000, 'a whole number >= 1 or "none"', "models that reached the cloud"
+    )
+    client_steps: Annotated[int, Field(ge=1, le=10**12)] | NoneOr = _key(
+        200_000, 'a whole number >= 1 or "none"', "SGD steps on all clients"
+    )
+    virtual_s: Positive | NoneOr = _key("none", '> 0 or "none"', "virtual seconds")
+    steps: Count = _key(3000, "a whole number >= 1", "centralized only: SGD steps")
+
+
+class DataSection(_Section):
+    """What is learned, and who holds which part of it."""
+
+    name: Literal["mnist5k", "mnist", "cifar10", "femnist", "own"] = _key(
+        "mnist5k", '"mnist5k", "mnist", "cifar10" or "femnist"', "dataset"
+    )
+    partition: Annotated[str, Field(pattern=r"^[a-z]+[0-9.]*$", max_length=40)] = _key(
+        "noniid2",
+        '"iid", "noniid2", "dirichlet0.5", "quantity", "writer", ...',
+        "how samples are dealt to clients",
+    )
+    dir: Annotated[str, Field(max_length=4096)] = _key("", "a folder", "where datasets lie (or HIFLASH_DATA)")
+    augment: bool = _key(False, "true or false", "random crops and flips while training")
+
+
+class ModelSection(_Section):
+    """What is trained."""
+
+    name: Literal["auto", "lenet", "femnist_cnn", "resnet", "resnet18", "own"] = _key(
+        "auto", '"auto", "lenet", "femnist_cnn", "resnet" or "resnet18"', "model; auto takes the dataset's"
+    )
+
+
+class CostSection(_Section):
+    """Weights of the total cost beside time."""
+
+    compute_weight: Annotated[float, Field(ge=0, le=1e6)] = _key(1.0, ">= 0", "sigma1, weight of computing")
+    send_weight: Annotated[float, Field(ge=0, le=1e6)] = _key(1.0, ">= 0", "sigma2, weight of sending")
+
+
+class Config(_Section):
+    """Everything that decides a run. Give sections as dicts or keys with dots.
+
+    >>> Config(method="fedavg", **{"client.lr": 0.05}).client.lr
+    0.05
+    """
+
+    method: Literal[tuple(METHODS)] = _key("hifl", " | ".join(METHODS), "which recipe runs")  # type: ignore[valid-type]
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = _key(0, "a whole number >= 0", "names every random stream")
+    workers: Annotated[int, Field(ge=0, le=1024)] = _key(
+        0, "a whole number >= 0", "threads; 0 is one per core"
+    )
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = _key(
+        "auto", '"auto", "cpu" or "cuda"', "where training runs"
+    )
+    trainer: Literal["auto", "torch"] = _key("auto", '"auto" or "torch"', "what runs client tasks")
+    checkpoint_s: Positive = _key(20.0, "> 0", "wall seconds between two checkpoints")
+    federation: Federation = Federation()
+    client: Client = Client()
+    edge: EdgeSection = EdgeSection()
+    cloud: CloudSection = CloudSection()
+    resources: ResourcesSection = ResourcesSection()
+    wan: WanSection = WanSection()
+    evaluate: EvaluateSection = EvaluateSection()
+    stop: StopSection = StopSection()
+    data: DataSection = DataSection()
+    model: ModelSection = ModelSection()
+    cost: CostSection = CostSection()
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise ConfigError(_explain(error, {})) from None
+
+    @classmethod
+    def load(cls, path: Path | str | None = None, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Return the configuration of a TOML file with dotted overrides on top."""
+        from_file = flatten(read_toml(Path(path))) if path else {}
+        over = flatten(dict(overrides or {}))
+        sources = {key: str(path) for key in from_file} | dict.fromkeys(over, "given beside the file")
+        if not path:
+            sources = {}
+        try:
+            return cls.model_validate(nest({**from_file, **over}))
+        except ValidationError as error:
+            raise ConfigError(_explain(error, sources)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_recipe(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            return raw
+        given = flatten(raw)
+        method = given.get("method", "hifl")
+        recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
+        dataset = given.get("data.name", "mnist5k")
+        defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
+        settings = {**defaults, **recipe, **given}
+        schedule = settings.get("cloud.schedule", "async")
+        problems = [
+            f"{key} is for asynchronous methods, and {method} is {_SAID.get(str(schedule))}; leave it out"
+            for key in ASYNC_ONLY
+            if key in given and schedule != "async"
+        ] + [
+            f"{key} is for synchronous methods, and {method} is {_SAID.get(str(schedule))}; leave it out"
+            for key in SYNC_ONLY
+            if key in given and schedule != "sync"
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return nest(settings)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        problems = []
+        federation, cloud = self.federation, self.cloud
+        if federation.edges > federation.clients:
+            problems.append(
+                f"federation.edges ({federation.edges}) must not exceed federation.clients "
+                f"({federation.clients}): an edge needs a client"
+            )
+        units = federation.clients if federation.flat else federation.edges
+        if cloud.schedule == "sync" and cloud.participants > units:
+            kind = "federation.clients" if federation.flat else "federation.edges"
+            problems.append(f"cloud.participants ({cloud.participants}) must not exceed {kind} ({units})")
+        if federation.flat and self.edge.edge_rounds != (1,):
+            problems.append(
+                "edge.edge_rounds must be [1] without edges (federation.flat), "
+                f"got {list(self.edge.edge_rounds)}"
+            )
+        if cloud.schedule == "async" and cloud.momentum and cloud.mixing != "delta":
+            problems.append('cloud.momentum needs cloud.mixing = "delta"')
+        for key, pair in (
+            ("resources.f_ghz", self.resources.f_ghz),
+            ("resources.bandwidth_mhz", self.resources.bandwidth_mhz),
+            ("wan.rtt_ms", self.wan.rtt_ms),
+            ("wan.bandwidth_mbps", self.wan.bandwidth_mbps),
+        ):
+            if not 0 < pair[0] <= pair[1] <= 1e9:
+                problems.append(f"{key} must be [low, high] with 0 < low <= high, got {list(pair)}")
+        if not any(
+            limit != "none"
+            for limit in (self.stop.communications, self.stop.client_steps, self.stop.virtual_s)
+        ):
+            problems.append(
+                "one of stop.communications, stop.client_steps and stop.virtual_s must be a number"
+            )
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """Return every key that applies to this method, with dots, in the order of the documentation."""
+        skipped = {
+            "async": SYNC_ONLY,
+            "sync": ASYNC_ONLY,
+            "centralized": ASYNC_ONLY + SYNC_ONLY,
+        }[self.cloud.schedule]
+        flat = flatten(self.model_dump(mode="json"))
+        return {key: value for key, value in flat.items() if key not in skipped}
+
+    def to_toml(self) -> str:
+        """Return the configuration as a TOML file that gives the same run."""
+        lines, section = [], ""
+        for key, value in self.settings().items():
+            *head, name = key.split(".")
+            if head and head[0] != section:
+                section = head[0]
+                lines += ["", f"[{section}]"]
+            lines.append(f"{name} = {json.dumps(value)}")
+        return "\n".join(lines) + "\n"
+
+    def digest(self) -> str:
+        """Return a short hash of what decides the results: not of workers, device or checkpoints."""
+        decisive = {
+            key: value
+            for key, value in self.settings().items()
+            if key not in ("workers", "device", "checkpoint_s", "data.dir")
+        }
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+
+
+_SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
+
+
+def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
+    """Yield key, what is allowed, default and meaning of every setting."""
+    for name, info in Config.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, _Section):
+            for sub, sub_info in kind.model_fields.items():
+                yield f"{name}.{sub}", *_about(sub_info)
+        else:
+            yield name, *_about(info)
+
+
+def _about(info: Any) -> tuple[str, Any, str]:
+    default = list(info.default) if isinstance(info.default, tuple) else info.default
+    return info.json_schema_extra["allowed"], default, info.description
+
+
+def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
+    known = {key: (allowed, default) for key, allowed, default, _ in describe_keys()}
+    return explain(error, known, sources)

@@ -1,0 +1,53 @@
+"""Which client belongs to which edge, and how balanced the clusters' data are (paper, section 5.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["js_divergence", "label_distribution", "random_association", "total_js"]
+
+Clusters = list[list[int]]
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+def random_association(clients: int, edges: int, stream: np.random.Generator) -> Clusters:
+    """Return clusters drawn at random whose sizes differ by at most one."""
+    order = stream.permutation(clients)
+    return [sorted(part.tolist()) for part in np.array_split(order, edges)]
+
+
+def label_distribution(counts: Counts) -> Floats:
+    """Return the share of every label.
+
+    >>> label_distribution(np.array([1, 0, 2, 1])).tolist()
+    [0.25, 0.0, 0.5, 0.25]
+    """
+    shares: Floats = counts / counts.sum()
+    return shares
+
+
+def js_divergence(p: Floats, q: Floats) -> float:
+    """Return the Jensen-Shannon divergence of two label distributions, in [0, 1].
+
+    >>> js_divergence(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    1.0
+    """
+    middle = (p + q) / 2
+    return (_kl(p, middle) + _kl(q, middle)) / 2
+
+
+def total_js(counts: Counts, clusters: Clusters) -> float:
+    """Return the sum over non-empty edges of the divergence from the global label distribution."""
+    overall = label_distribution(counts.sum(axis=0))
+    return sum(
+        js_divergence(label_distribution(counts[cluster].sum(axis=0)), overall)
+        for cluster in clusters
+        if cluster
+    )
+
+
+def _kl(p: Floats, q: Floats) -> float:
+    held = p > 0  # 0 log 0 = 0
+    return float(np.sum(p[held] * np.log2(p[held] / q[held])))

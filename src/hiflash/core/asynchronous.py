@@ -1,0 +1,115 @@
+"""The asynchronous cloud: mixes what arrives at once and controls how stale it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hiflash.core.aggregation import Mixing
+from hiflash.core.cloud import Cloud, Lease
+from hiflash.core.staleness import CloudView, LeaseView, ThresholdPolicy, admits
+from hiflash.messages import Cancel, CheckIn, Proceed, Progress, Refuse, Slot, Upload, Verdict, Weights
+from hiflash.seeding import rng
+from hiflash.weights import finite
+
+__all__ = ["ENFORCEMENTS", "AsyncCloud"]
+
+ENFORCEMENTS = ("admit", "discard", "cancel")
+
+
+class AsyncCloud(Cloud):
+    """Scheduler and updater of the paper in one strictly sequential state machine.
+
+    With `slot_s`, one waiting edge drawn uniformly is answered at each `Slot`; without, every check-in
+    is answered at once. `enforce` says what a threshold does: `admit` starts an edge only if every
+    lease is expected to stay fresh enough, `discard` starts any and refuses late uploads, `cancel` is
+    `discard` that also tells an edge between its rounds when going on is useless.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        examples: Mapping[int, int],
+        *,
+        mixing: Mixing,
+        policy: ThresholdPolicy,
+        seed: int,
+        enforce: str = "admit",
+        slot_s: float | None = None,
+        **limits: float,
+    ) -> None:
+        super().__init__(weights, examples, **limits)
+        self.mixing = mixing
+        self.policy = policy
+        self.seed = seed
+        self.enforce = enforce
+        self.slot_s = slot_s
+
+    def view(self, now: float) -> CloudView:
+        """Return what a policy may look at."""
+        leases = tuple(
+            LeaseView(lease.edge, lease.base_version, lease.threshold, lease.granted_at, max(now, lease.eta))
+            for lease in self.leases.values()
+        )
+        return CloudView(now=now, version=self.version, leases=leases, costs=self.costs)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state, the policy's and the mixing rule's included."""
+        return super().snapshot() | {"policy": self.policy.snapshot(), "mixing": self.mixing.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        super().restore(state)
+        self.policy.restore(state["policy"])
+        self.mixing.restore(state["mixing"])
+
+    def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
+        return [] if self.slot_s is not None else self._answer(check_in.edge, check_in.now)
+
+    def _slot(self, slot: Slot) -> list[Any]:
+        if not self.waiting:
+            return []
+        edge = int(rng(self.seed, "slot", slot.index).choice(sorted(self.waiting)))
+        return self._answer(edge, slot.now)
+
+    def _answer(self, edge: int, now: float) -> list[Any]:
+        check_in = self.waiting[edge]
+        view = self.view(now)
+        threshold = self.policy.decide(view, edge)
+        reason = ""
+        if threshold < 0:
+            reason = "refused"
+        elif self.enforce == "admit":
+            eta = now + check_in.costs.duration_s
+            if not admits(view, LeaseView(edge, self.version, threshold, now, eta)):
+                reason = "waited"
+        if reason:
+            del self.waiting[edge]
+            return [Refuse(edge, check_in.request_id, reason, self.slot_s or check_in.costs.down_s, now)]
+        return [self._grant(edge, threshold, now)]
+
+    def _progress(self, call: Progress) -> list[Any]:
+        lease = self.leases.get(call.lease_id)
+        if lease is not None and lease.edge != call.edge:
+            return []  # nobody learns about, or ends, another edge's lease
+        if self.enforce == "cancel" and self.stale(call.lease_id):
+            if lease is not None:
+                self._end(lease, "cancelled", call.now)
+            return [Cancel(call.edge, call.lease_id, call.now)]
+        return [Proceed(call.edge, call.lease_id, call.now)]
+
+    def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
+        staleness = self.version - lease.base_version
+        with np.errstate(over="ignore", invalid="ignore"):
+            mixed = self.mixing.mix(self.weights, upload.weights, lease.base, lease.edge, staleness)
+        status = "buffered"
+        if mixed is not None:
+            if not finite(mixed):
+                return self._rejection(upload, staleness, "not finite"), []
+            self.weights = mixed
+            self.version += 1
+            status = "applied"
+        verdict = Verdict(lease.edge, lease.lease_id, status, staleness, self.version, "", upload.now)
+        return verdict, []

@@ -1,0 +1,271 @@
+"""The cloud as a state machine: the global model, its version, and the leases that are out.
+
+A lease is the right to upload once for one grant. It is what makes an upload count exactly once, lets
+a dead edge be forgotten, and is the place where the staleness threshold lives. `Cloud` keeps the
+leases; `AsyncCloud` and `SyncCloud` decide when to grant them and what to do with what comes back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hiflash.errors import ProtocolError
+from hiflash.messages import (
+    Abandon,
+    CheckIn,
+    EdgeCosts,
+    Expired,
+    Grant,
+    Progress,
+    Slot,
+    Upload,
+    Verdict,
+    Weights,
+)
+from hiflash.weights import finite, norm
+
+__all__ = ["Cloud", "Event", "Lease"]
+
+Event = CheckIn | Upload | Progress | Abandon | Slot
+
+VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thousand leases ago
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lease:
+    """A grant that is out: who has it, from which model, how stale it may come back, and until when."""
+
+    edge: int
+    request_id: int
+    lease_id: int
+    base_version: int
+    base: Weights
+    threshold: float
+    granted_at: float
+    eta: float
+    expires_at: float
+
+
+class Cloud:
+    """Leases and the checks every upload passes, whatever the schedule. `handle` is the one door in."""
+
+    STATE: tuple[str, ...] = (
+        "weights",
+        "version",
+        "leases",
+        "waiting",
+        "requests",
+        "costs",
+        "verdicts",
+        "next_lease",
+    )
+
+    def __init__(
+        self,
+        weights: Weights,
+        examples: Mapping[int, int],
+        *,
+        lease_s: float = math.inf,
+        norm_bound: float = math.inf,
+    ) -> None:
+        self.weights = weights
+        self.version = 0
+        self.examples = dict(examples)  # declared at association: the most an upload may claim
+        self.lease_s = lease_s
+        self.norm_bound = norm_bound
+        self.leases: dict[int, Lease] = {}
+        self.waiting: dict[int, CheckIn] = {}
+        self.requests: dict[int, int] = {}
+        self.costs: dict[int, EdgeCosts] = {}
+        self.verdicts: dict[int, Verdict] = {}
+        self.next_lease = 1
+
+    def handle(self, event: Event) -> list[Any]:
+        """Take one event and return what follows from it, in order."""
+        effects = self._expire(event.now)
+        match event:
+            case CheckIn():
+                effects += self._check_in(event)
+            case Upload():
+                effects += self._upload(event)
+            case Abandon():
+                effects += self._abandon(event)
+            case Progress():
+                effects += self._progress(event)
+            case Slot():
+                effects += self._slot(event)
+            case _:
+                raise ProtocolError(f"the cloud does not handle {type(event).__name__}")
+        return effects
+
+    @property
+    def answerable(self) -> bool:
+        """Return whether a `Slot` now would answer somebody."""
+        return bool(self.waiting)
+
+    @property
+    def deadline(self) -> float:
+        """Return when the cloud wants a `Slot` at the latest."""
+        return math.inf
+
+    def stale(self, lease_id: int) -> bool:
+        """Return whether an upload under this lease is already known to be refused."""
+        lease = self.leases.get(lease_id)
+        return lease is None or self.version - lease.base_version > lease.threshold
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state."""
+        return {name: getattr(self, name) for name in self.STATE}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        for name in self.STATE:
+            setattr(self, name, state[name])
+
+    # What a schedule decides.
+
+    def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
+        raise NotImplementedError
+
+    def _slot(self, slot: Slot) -> list[Any]:
+        raise NotImplementedError
+
+    def _progress(self, call: Progress) -> list[Any]:
+        raise NotImplementedError
+
+    def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
+        raise NotImplementedError
+
+    def _dropped(self, lease: Lease, now: float) -> list[Any]:
+        """Return what follows when a lease ends without an upload."""
+        return []
+
+    # What holds for all of them.
+
+    def _check_in(self, check_in: CheckIn) -> list[Any]:
+        edge = check_in.edge
+        if edge not in self.examples:
+            raise ProtocolError(f"edge {edge} is not part of this federation")
+        held = next((lease for lease in self.leases.values() if lease.edge == edge), None)
+        if held is not None and held.request_id == check_in.request_id:
+            return [self._grant_of(held)]  # the answer got lost on its way: give it again
+        if check_in.request_id <= self.requests.get(edge, 0):
+            return []  # a replayed or reordered request changes nothing
+        effects: list[Any] = []
+        if held is not None:  # the edge restarted and does not know its lease any more
+            effects += self._end(held, "superseded", check_in.now)
+        self.requests[edge] = check_in.request_id
+        self.costs[edge] = check_in.costs
+        self.waiting[edge] = check_in
+        return effects + self._answer_check_in(check_in)
+
+    def _grant(self, edge: int, threshold: float, now: float) -> Grant:
+        check_in = self.waiting.pop(edge)
+        lease = Lease(
+            edge=edge,
+            request_id=check_in.request_id,
+            lease_id=self.next_lease,
+            base_version=self.version,
+            base=self.weights,
+            threshold=threshold,
+            granted_at=now,
+            eta=now + check_in.costs.duration_s,
+            expires_at=now + self.lease_s,
+        )
+        self.next_lease += 1
+        self.leases[lease.lease_id] = lease
+        return self._grant_of(lease)
+
+    @staticmethod
+    def _grant_of(lease: Lease) -> Grant:
+        return Grant(
+            edge=lease.edge,
+            request_id=lease.request_id,
+            lease_id=lease.lease_id,
+            base_version=lease.base_version,
+            threshold=lease.threshold,
+            weights=lease.base,
+            now=lease.granted_at,
+        )
+
+    def _upload(self, upload: Upload) -> list[Any]:
+        effects = self._judge(upload)
+        check_in = upload.check_in
+        if check_in is not None and check_in.edge == upload.edge:
+            effects += self._check_in(replace(check_in, now=upload.now))
+        return effects
+
+    def _judge(self, upload: Upload) -> list[Any]:
+        lease = self.leases.get(upload.lease_id)
+        if lease is None or lease.edge != upload.edge:
+            known = self.verdicts.get(upload.lease_id)
+            if known is not None and known.edge == upload.edge:
+                return [known]  # a repeat gets the first verdict and changes nothing
+            return [self._rejection(upload, 0, "no such lease")]  # another edge's lease stays usable
+        staleness = self.version - lease.base_version
+        # Stale first: an engine need not compute a model that is refused anyway.
+        problem = "stale" if staleness > lease.threshold else self._problem(lease, upload)
+        if problem:
+            verdict, follow = self._rejection(upload, staleness, problem), self._dropped(lease, upload.now)
+        else:
+            verdict, follow = self._take(lease, upload)
+        self._close(lease, verdict)
+        return [verdict, *follow]
+
+    def _problem(self, lease: Lease, upload: Upload) -> str:
+        """Return why an upload must not reach the model, empty if it may."""
+        update, examples = upload.weights, upload.examples
+        if not (type(examples) is int and 0 < examples <= self.examples[lease.edge]):
+            return "examples"
+        if not (
+            isinstance(update, np.ndarray)
+            and update.dtype == np.float32
+            and update.shape == self.weights.shape
+        ):
+            return "shape"
+        if not finite(update):
+            return "not finite"
+        if not math.isinf(self.norm_bound):
+            with np.errstate(over="ignore"):
+                distance = norm(update - lease.base)
+            if not distance <= self.norm_bound:
+                return "norm"
+        return ""
+
+    def _rejection(self, upload: Upload, staleness: int, reason: str) -> Verdict:
+        return Verdict(upload.edge, upload.lease_id, "rejected", staleness, self.version, reason, upload.now)
+
+    def _abandon(self, event: Abandon) -> list[Any]:
+        lease = self.leases.get(event.lease_id)
+        effects: list[Any] = []
+        if lease is not None and lease.edge == event.edge:
+            effects += self._end(lease, "abandoned", event.now)
+        if event.check_in is not None and event.check_in.edge == event.edge:
+            effects += self._check_in(replace(event.check_in, now=event.now))
+        return effects
+
+    def _expire(self, now: float) -> list[Any]:
+        effects: list[Any] = []
+        for lease in [lease for lease in self.leases.values() if now >= lease.expires_at]:
+            effects += self._end(lease, "expired", now)
+        return effects
+
+    def _end(self, lease: Lease, reason: str, now: float) -> list[Any]:
+        """End a lease that brings nothing; a late upload under it will be told the reason."""
+        staleness = self.version - lease.base_version
+        self._close(
+            lease,
+            Verdict(lease.edge, lease.lease_id, "rejected", staleness, self.version, reason, now),
+        )
+        return [Expired(lease.edge, lease.lease_id, reason, now), *self._dropped(lease, now)]
+
+    def _close(self, lease: Lease, verdict: Verdict) -> None:
+        self.leases.pop(lease.lease_id, None)
+        self.verdicts[lease.lease_id] = verdict
+        if len(self.verdicts) > VERDICTS_KEPT:
+            del self.verdicts[next(iter(self.verdicts))]

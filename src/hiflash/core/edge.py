@@ -1,0 +1,247 @@
+"""An edge as a state machine: one cluster of clients, one lease at a time, H synchronous rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hiflash.errors import ProtocolError
+from hiflash.messages import (
+    Abandon,
+    Cancel,
+    CheckIn,
+    ClientTask,
+    ClientUpdate,
+    Deadline,
+    EdgeCosts,
+    Grant,
+    Model,
+    Proceed,
+    Progress,
+    Refuse,
+    Round,
+    Upload,
+    Verdict,
+)
+from hiflash.seeding import rng
+
+__all__ = ["ClientPlan", "Edge", "Estimates"]
+
+Aggregate = Callable[[Sequence[ClientUpdate], int], Model | None]
+
+OBSERVED = 0.2  # weight of the newest observation in the moving averages
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Moving averages of what one edge round and the WAN took; at first the declared means."""
+
+    compute_s: float
+    send_s: float
+    round_s: float
+    down_s: float
+    up_s: float
+
+    def observe(self, **seconds: float) -> Estimates:
+        """Return the estimates after these observations."""
+        return replace(
+            self,
+            **{
+                name: (1 - OBSERVED) * getattr(self, name) + OBSERVED * value
+                for name, value in seconds.items()
+            },
+        )
+
+    def costs(self, rounds: int) -> EdgeCosts:
+        """Return what a lease of so many edge rounds is expected to take."""
+        return EdgeCosts(
+            compute_s=rounds * self.compute_s,
+            send_s=rounds * self.send_s,
+            down_s=self.down_s,
+            train_s=rounds * self.round_s,
+            up_s=self.up_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """What a client is asked for in every task, and how its learning rate decays with its own steps."""
+
+    examples: int
+    steps: int
+    lr: float
+    lr_decay: float
+    lr_decay_steps: int
+
+    def rate(self, taken: int) -> float:
+        """Return the learning rate after so many steps, fixed within a task.
+
+        >>> round(ClientPlan(600, 3, 0.01, 0.99, 100).rate(250), 8)
+        0.009801
+        """
+        return float(self.lr * self.lr_decay ** (taken // self.lr_decay_steps))
+
+
+class Edge:
+    """Trains its cluster for one lease after the other. `handle` is the one door to its state."""
+
+    STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
+             "expected", "updates", "seen", "sent_at")  # fmt: skip
+
+    def __init__(
+        self,
+        edge: int,
+        plans: Mapping[int, ClientPlan],
+        *,
+        edge_rounds: Sequence[int],
+        redraw: str,
+        clients_per_round: int | None,
+        estimates: Estimates,
+        aggregate: Aggregate,
+        seed: int,
+        deadline_s: float = math.inf,
+        quorum: float = 1.0,
+        asks_between_rounds: bool = False,
+    ) -> None:
+        self.edge = edge
+        self.plans = dict(sorted(plans.items()))
+        self.edge_rounds = tuple(edge_rounds)
+        self.redraw = redraw
+        self.clients_per_round = clients_per_round
+        self.aggregate = aggregate
+        self.seed = seed
+        self.deadline_s = deadline_s
+        self.quorum = quorum
+        self.asks_between_rounds = asks_between_rounds
+        self.taken = dict.fromkeys(self.plans, 0)
+        self.estimates = estimates
+        self.request_id = 0
+        self.grants = 0
+        self.rounds = self._draw_rounds(0)
+        self.grant: Grant | None = None
+        self.index = 0
+        self.model: Model = None
+        self.started_at = 0.0
+        self.expected: tuple[int, ...] = ()
+        self.updates: dict[int, ClientUpdate] = {}
+        self.seen: set[int] = set()  # clients that took part in any round of this lease
+        self.sent_at = 0.0
+
+    @property
+    def examples(self) -> int:
+        """Return the samples of the whole cluster: the most an upload may claim."""
+        return sum(plan.examples for plan in self.plans.values())
+
+    def check_in(self, now: float) -> CheckIn:
+        """Return a new request for the model."""
+        self.request_id += 1
+        if self.redraw == "grant":
+            self.rounds = self._draw_rounds(self.grants)  # a refusal does not roll the dice again
+        return CheckIn(self.edge, self.request_id, self.estimates.costs(self.rounds), now)
+
+    def participants(self, lease_id: int, index: int) -> tuple[int, ...]:
+        """Return the clients of one edge round, in order."""
+        everyone = tuple(self.plans)
+        if self.clients_per_round is None or self.clients_per_round >= len(everyone):
+            return everyone
+        stream = rng(self.seed, "clients", self.edge, lease_id, index)
+        return tuple(sorted(stream.choice(everyone, size=self.clients_per_round, replace=False).tolist()))
+
+    def handle(self, event: Any) -> list[Any]:
+        """Take one event and return what follows from it, in order."""
+        match event:
+            case Grant():
+                self.grant, self.index, self.model, self.seen = event, 0, event.weights, set()
+                self.grants += 1
+                return self._start(event.now)
+            case ClientUpdate() if self._wanted(event):
+                self.updates[event.client] = event
+                return self._close(event.now) if len(self.updates) == len(self.expected) else []
+            case Deadline() if self._current(event.lease_id) and event.round == self.index:
+                return self._close(event.now)
+            case Proceed() if self._current(event.lease_id):
+                return self._start(event.now)
+            case Cancel() if self._current(event.lease_id):
+                self.grant = None
+                return [self.check_in(event.now)]
+            case Refuse() if event.request_id == self.request_id:
+                return [self.check_in(event.now)]
+            case Verdict():
+                if event.now >= self.sent_at:  # not the verdict on a lease that ended while it ran
+                    self.estimates = self.estimates.observe(up_s=event.now - self.sent_at)
+                return []
+            case ClientUpdate() | Deadline() | Proceed() | Cancel() | Refuse():
+                return []  # late, repeated or of an ended lease: changes nothing
+        raise ProtocolError(f"an edge does not handle {type(event).__name__}")
+
+    def received(self, grant: Grant, now: float) -> list[Any]:
+        """Take a grant that was sent at `grant.now` and arrives now."""
+        self.estimates = self.estimates.observe(down_s=now - grant.now)
+        return self.handle(replace(grant, now=now))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state."""
+        return {name: getattr(self, name) for name in self.STATE}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        for name in self.STATE:
+            setattr(self, name, state[name])
+
+    def _draw_rounds(self, draw: int) -> int:
+        return int(rng(self.seed, "edge_rounds", self.edge, draw).choice(self.edge_rounds))
+
+    def _current(self, lease_id: int) -> bool:
+        return self.grant is not None and self.grant.lease_id == lease_id
+
+    def _wanted(self, update: ClientUpdate) -> bool:
+        return (
+            self._current(update.lease_id)
+            and update.round == self.index
+            and update.client in self.expected
+            and update.client not in self.updates
+            and type(update.examples) is int
+            and 0 < update.examples <= self.plans[update.client].examples
+        )
+
+    def _start(self, now: float) -> list[Any]:
+        grant = self._held()
+        self.expected = self.participants(grant.lease_id, self.index)
+        self.updates, self.started_at = {}, now
+        tasks = []
+        for client in self.expected:
+            plan, taken = self.plans[client], self.taken[client]
+            tasks.append(ClientTask(client, taken, plan.steps, plan.rate(taken), self.model, self.seed))
+            self.taken[client] = taken + plan.steps  # issued counts as taken, whatever becomes of it
+        return [Round(self.edge, grant.lease_id, self.index, tuple(tasks), now + self.deadline_s, now)]
+
+    def _close(self, now: float) -> list[Any]:
+        grant = self._held()
+        updates = list(self.updates.values())
+        needed = max(1, math.ceil(self.quorum * len(self.expected)))
+        model = self.aggregate(updates, needed) if len(updates) >= needed else None
+        if model is None:
+            self.grant = None
+            return [Abandon(self.edge, grant.lease_id, self.check_in(now), now)]
+        self.model = model
+        self.seen |= self.updates.keys()
+        self.estimates = self.estimates.observe(
+            round_s=now - self.started_at,
+            compute_s=sum(update.compute_s for update in updates),
+            send_s=sum(update.send_s for update in updates),
+        )
+        self.index += 1
+        if self.index < self.rounds:
+            if self.asks_between_rounds:
+                return [Progress(self.edge, grant.lease_id, now)]
+            return self._start(now)
+        self.grant, self.sent_at = None, now
+        examples = sum(self.plans[client].examples for client in self.seen)
+        return [Upload(self.edge, grant.lease_id, model, examples, self.check_in(now), now)]
+
+    def _held(self) -> Grant:
+        if self.grant is None:
+            raise ProtocolError(f"edge {self.edge} has no lease")
+        return self.grant

@@ -1,0 +1,125 @@
+"""How much a stale model counts, and how stale it may be (paper, sections 3.2 and 5.2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from hiflash.messages import EdgeCosts
+from hiflash.seeding import rng
+
+__all__ = [
+    "REFUSE",
+    "CloudView",
+    "FixedThreshold",
+    "LeaseView",
+    "RandomThreshold",
+    "ThresholdPolicy",
+    "admits",
+    "mixing_weight",
+]
+
+REFUSE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """An open lease as a policy sees it; `eta` is when its upload is expected, never before now."""
+
+    edge: int
+    base_version: int
+    threshold: float
+    granted_at: float
+    eta: float
+
+
+@dataclass(frozen=True, slots=True)
+class CloudView:
+    """What a policy may look at: the version, the open leases, and the edges' declared costs."""
+
+    now: float
+    version: int
+    leases: tuple[LeaseView, ...]
+    costs: dict[int, EdgeCosts]
+
+
+class ThresholdPolicy(Protocol):
+    """Acting only; learning is elsewhere."""
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the staleness that the edge's next upload may have, or `REFUSE`."""
+        ...
+
+    def snapshot(self) -> dict[str, int]:
+        """Return what a resumed run needs to go on deciding alike."""
+        ...
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Take back a snapshot."""
+        ...
+
+
+class FixedThreshold:
+    """The same threshold for everyone; infinity never binds."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the threshold."""
+        return self.threshold
+
+    def snapshot(self) -> dict[str, int]:
+        """Return nothing: there is no state."""
+        return {}
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Do nothing: there is no state."""
+
+
+class RandomThreshold:
+    """Uniform on 0..maximum, drawn anew at every ask: the paper's bar for learned thresholds."""
+
+    def __init__(self, maximum: int, seed: int) -> None:
+        self.maximum = maximum
+        self.seed = seed
+        self.asked = 0
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the next draw."""
+        self.asked += 1
+        return int(rng(self.seed, "threshold", self.asked).integers(self.maximum + 1))
+
+    def snapshot(self) -> dict[str, int]:
+        """Return how many draws were made."""
+        return {"asked": self.asked}
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Go on after as many draws."""
+        self.asked = state["asked"]
+
+
+def mixing_weight(staleness: int, *, alpha: float, penalty: float) -> float:
+    """Return the weight of an edge model of this staleness.
+
+    >>> mixing_weight(2, alpha=0.8, penalty=0.5)
+    0.2
+    """
+    return float(alpha * penalty**staleness)  # Eq. 9
+
+
+def admits(view: CloudView, candidate: LeaseView) -> bool:
+    """Return whether every open lease and the candidate are expected to arrive fresh enough.
+
+    An upload ages by one for each other upload that arrives before it, so lease j is expected to
+    arrive with staleness `(version - base_j) + #{i != j: eta_i < eta_j}`.
+    """
+    leases = (*view.leases, candidate)
+    for lease in leases:
+        if math.isinf(lease.threshold):
+            continue
+        earlier = sum(other.eta < lease.eta for other in leases)  # never counts itself: strict
+        if view.version - lease.base_version + earlier > lease.threshold:
+            return False
+    return True

@@ -1,0 +1,9 @@
+"""Datasets, where they come from, and how their samples are dealt out to clients."""
+
+from __future__ import annotations
+
+from .dataset import Dataset
+from .datasets import load
+from .partition import Partition, label_counts, own_parts, partition
+
+__all__ = ["Dataset", "Partition", "label_counts", "load", "own_parts", "partition"]

@@ -1,0 +1,121 @@
+"""Turns whatever a user holds (lists, arrays, tensors, torch datasets) into plain numpy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+
+__all__ = ["as_features", "as_labels", "same_dtype", "stack_samples"]
+
+
+def as_features(values: Any, where: str) -> np.ndarray:
+    """Return samples as `[n, ...]` numbers (bool, integer or float32); 2-d images get a channel axis."""
+    x = _as_array(values, where)
+    if x.dtype.kind not in "buif":
+        raise DataError(f"{where}: samples must be numbers, got {x.dtype}. Convert them to uint8 or float32.")
+    if x.ndim < 2:
+        raise DataError(
+            f"{where}: expected [n, ...] with at least two axes, got shape {x.shape}. "
+            "Reshape single numbers to [n, 1]."
+        )
+    if x.ndim == 3:
+        x = x[:, None]
+    if x.ndim == 4 and x.shape[3] in (1, 3) and x.shape[1] == x.shape[2] > 3:
+        raise DataError(
+            f"{where}: shape {x.shape} has the channels last, images are [n, channels, height, width]. "
+            "Use x.transpose(0, 3, 1, 2), or ToTensor() in a torchvision dataset."
+        )
+    if x.size == 0 and len(x) > 0:
+        raise DataError(f"{where}: samples of shape {x.shape[1:]} hold no values.")
+    if x.dtype.kind == "f" and x.dtype != np.float32:
+        with np.errstate(over="ignore"):  # what overflows becomes inf, which the dataset then reports
+            x = x.astype(np.float32)
+    return x
+
+
+def same_dtype(x: np.ndarray, x_test: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return both parts as uint8 if both are integers of 0..255, otherwise both as float32."""
+    parts = (x, x_test)
+    if len({part.dtype.kind == "f" for part in parts if part.size}) > 1:
+        # Bytes of 0..255 beside floats of 0..1 would train well and test as noise.
+        raise DataError(
+            f"{where}: training samples are {x.dtype}, test samples {x_test.dtype}, maybe of other scales. "
+            "Bring both to the same type."
+        )
+    if all(part.dtype.kind in "bui" and (not part.size or _is_byte(part)) for part in parts):
+        return x.astype(np.uint8, copy=False), x_test.astype(np.uint8, copy=False)
+    return x.astype(np.float32, copy=False), x_test.astype(np.float32, copy=False)
+
+
+def as_labels(values: Any, where: str) -> np.ndarray:
+    """Return whole numbers `[n]` as int64; whole floats are accepted, anything else is an error."""
+    y = _as_array(values, where)
+    if y.ndim != 1:
+        raise DataError(
+            f"{where}: expected one whole number per sample, got shape {y.shape}. "
+            "Use y.argmax(1) for one-hot labels, y.ravel() for a column."
+        )
+    if y.size == 0:
+        return y.astype(np.int64) if y.dtype.kind in "buif" else np.empty(0, np.int64)
+    if y.dtype.kind not in "buif":
+        raise DataError(
+            f"{where}: expected whole numbers, got {y.dtype} ({y[0]!r}). Number the names from 0."
+        )
+    if y.dtype.kind == "f":
+        bad = np.flatnonzero(~np.isfinite(y) | (y != np.round(y)) | (np.abs(y) > 2**53))
+        if len(bad):
+            raise DataError(f"{where}: sample {bad[0]} has {y[bad[0]]}, expected a whole number.")
+    return y.astype(np.int64, copy=False)
+
+
+def stack_samples(samples: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return `x, y` of a map-style torch dataset of `(x, label)`."""
+    if not (hasattr(samples, "__getitem__") and hasattr(samples, "__len__")):
+        raise DataError(
+            f"{where}: expected a map-style dataset (with len and indexing), got {type(samples).__name__}. "
+            "Collect an iterable one into arrays and use Dataset.from_arrays."
+        )
+    features: list[np.ndarray] = []
+    labels: list[Any] = []
+    for index in range(len(samples)):
+        sample = samples[index]
+        if not (isinstance(sample, (tuple, list)) and len(sample) == 2):
+            raise DataError(
+                f"{where}: sample {index} is {type(sample).__name__}, expected a pair (x, label)."
+            )
+        x, label = _as_array(sample[0], f"{where}, sample {index}"), _as_array(sample[1], where)
+        if features and x.shape != features[0].shape:
+            raise DataError(
+                f"{where}: sample {index} has shape {x.shape}, the first one {features[0].shape}. "
+                "Bring all samples to one shape (resize or crop)."
+            )
+        if label.size != 1:
+            raise DataError(
+                f"{where}: sample {index} has a label of shape {label.shape}, expected one number."
+            )
+        features.append(x)
+        labels.append(label.item())
+    if not features:
+        raise DataError(f"{where}: it has no samples. Give at least one sample in each part.")
+    return np.stack(features), np.asarray(labels)
+
+
+def _as_array(values: Any, where: str) -> np.ndarray:
+    try:
+        # Tensors are recognised by what they can do, so that torch is not imported for numpy users.
+        return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
+    except ValueError as error:
+        raise DataError(
+            f"{where}: the samples differ in shape ({error}). Bring all samples to one shape."
+        ) from error
+    except TypeError as error:
+        raise DataError(
+            f"{where}: cannot be read as an array ({error}). Convert to float32 first."
+        ) from error
+
+
+def _is_byte(x: np.ndarray) -> bool:
+    return x.dtype == np.uint8 or (int(x.min()) >= 0 and int(x.max()) <= 255)

@@ -1,0 +1,119 @@
+"""The datasets known by name: which there are, where they lie, whether they are sound, and loading them."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import DataError
+from .cifar10 import CIFAR10
+from .dataset import Dataset
+from .femnist import FEMNIST
+from .files import Found, Source, places
+from .mnist import MNIST, MNIST5K
+
+__all__ = ["CheckRow", "DatasetRow", "check", "describe", "known", "list_datasets", "load"]
+
+_SOURCES = {source.name: source for source in (MNIST5K, MNIST, CIFAR10, FEMNIST)}
+_loaded: dict[tuple[object, ...], Dataset] = {}
+
+
+class DatasetRow(NamedTuple):
+    """One dataset as `hiflash data list` shows it; `path` is None where it is not found whole."""
+
+    name: str
+    samples: str
+    classes: int
+    path: Path | None
+    note: str
+
+
+class CheckRow(NamedTuple):
+    """One file as `hiflash data check` shows it."""
+
+    file: Path
+    ok: bool
+    message: str
+
+
+def known() -> list[str]:
+    """Return the names that `load` accepts, the default first."""
+    return list(_SOURCES)
+
+
+def describe(name: str) -> str:
+    """Return one line on a dataset: samples (train + test), classes and what it is read from."""
+    source = _source(name)
+    return f"{source.samples} samples, {source.classes} classes; {source.note}"
+
+
+def load(name: str, directory: str | Path | None = None) -> Dataset:
+    """Return a dataset by name, verified by checksum; looked for in `directory`, then the usual places.
+
+    Those are HIFLASH_DATA, `./data` and `~/.cache/hiflash`. A second call in one process returns the
+    same arrays as long as the files have not changed.
+    """
+    source = _source(name)
+    _, found = _locate(source, directory)
+    stamps = ((path, path.stat()) for path in found.files.values())
+    key = (name, *((path.resolve(), stat.st_mtime_ns, stat.st_size) for path, stat in stamps))
+    if key not in _loaded:
+        _loaded[key] = source.assemble({label: source.read(path) for label, path in found.files.items()})
+    return _loaded[key]
+
+
+def list_datasets(directory: str | Path | None = None) -> list[DatasetRow]:
+    """Return a row for every known dataset, with the folder in which it was found."""
+    rows = []
+    for source in _SOURCES.values():
+        path = next((place for place, found in _look(source, directory) if not found.missing), None)
+        rows.append(DatasetRow(source.name, source.samples, source.classes, path, source.note))
+    return rows
+
+
+def check(name: str, directory: str | Path | None = None) -> list[CheckRow]:
+    """Return for every file of a dataset whether it can be read and has the right checksum."""
+    source = _source(name)
+    _, found = _locate(source, directory)
+    rows = []
+    for path in found.files.values():
+        try:
+            source.read(path)
+        except DataError as error:
+            rows.append(CheckRow(path, False, str(error)))
+        else:
+            rows.append(CheckRow(path, True, "ok"))
+    return rows
+
+
+def _source(name: str) -> Source:
+    if name not in _SOURCES:
+        close = difflib.get_close_matches(name.lower().replace("-", ""), list(_SOURCES), 1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise DataError(
+            f"unknown dataset '{name}'.{hint} Known: {', '.join(_SOURCES)}. "
+            "For your own data use hiflash.Dataset.from_arrays."
+        )
+    return _SOURCES[name]
+
+
+def _look(source: Source, directory: str | Path | None) -> list[tuple[Path, Found]]:
+    return [(place, source.find(place)) for place in places(source, directory)]
+
+
+def _locate(source: Source, directory: str | Path | None) -> tuple[Path, Found]:
+    looked = _look(source, directory)
+    for place, found in looked:
+        if not found.missing:
+            return place, found
+    lines = [f"  {place.absolute()}: {_absence(place, found)}" for place, found in looked]
+    where = "\n".join(["Looked at:", *lines]) if lines else f"The package {source.package} is not installed."
+    raise DataError(f"dataset '{source.name}' was not found. {where}\n{source.way_out}")
+
+
+def _absence(place: Path, found: Found) -> str:
+    if not place.is_dir():
+        return "no such folder"
+    # A folder with some of the files is nearly right: say exactly what it lacks.
+    return f"lacks {', '.join(found.missing)}" if found.files else "none of its files"

@@ -1,0 +1,183 @@
+"""A run from start to stop: steps an engine, evaluates on schedule, watches the budget, keeps the record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from hiflash.messages import Weights
+
+__all__ = ["TARGETS", "Engine", "Session"]
+
+TARGETS = (0.7, 0.8, 0.85, 0.9, 0.95)
+STABLE = 5  # consecutive evaluations whose mean must reach a target
+PROGRESS_S = 0.2
+
+
+class Engine(Protocol):
+    """What a session drives."""
+
+    @property
+    def weights(self) -> Weights:
+        """Return the global model."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Return how often the global model was updated."""
+        ...
+
+    def start(self) -> None:
+        """Set the first events going."""
+        ...
+
+    def step(self) -> None:
+        """Handle the next event."""
+        ...
+
+    def evaluations_due(self, every: int) -> int:
+        """Return how many evaluations should have been made by now."""
+        ...
+
+    def used(self) -> dict[str, float]:
+        """Return the share of each budget that is used up."""
+        ...
+
+    def totals(self) -> dict[str, Any]:
+        """Return the coordinates of an evaluation."""
+        ...
+
+    def figures(self) -> dict[str, Any]:
+        """Return the rest of what a result reports."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        ...
+
+
+class Session:
+    """Runs until a stop condition holds or somebody asks it to pause."""
+
+    STATE = ("evaluations", "targets", "targets_stable", "evaluated", "wall_s", "started")
+
+    def __init__(
+        self,
+        engine: Engine,
+        evaluate: Callable[[Weights], tuple[float, float]],
+        *,
+        every: int,
+        target: float | None,
+        log: Callable[[float, str, Mapping[str, Any]], None],
+        progress: Callable[[dict[str, Any]], None],
+        checkpoint: Callable[[dict[str, Any]], None],
+        checkpoint_s: float,
+        pause: Callable[[], bool],
+    ) -> None:
+        self.engine = engine
+        self.evaluate = evaluate
+        self.every = every
+        self.target = target
+        self.log = log
+        self.progress = progress
+        self.checkpoint = checkpoint
+        self.checkpoint_s = checkpoint_s
+        self.pause = pause
+        wanted = sorted({*TARGETS, *([] if target is None else [target])})
+        self.evaluations: list[dict[str, Any]] = []
+        self.targets: dict[str, dict[str, Any] | None] = {str(goal): None for goal in wanted}
+        self.targets_stable: dict[str, dict[str, Any] | None] = dict(self.targets)
+        self.evaluated = 0
+        self.wall_s = 0.0
+        self.started = False
+        self._tested: tuple[int, tuple[float, float]] | None = None
+        self._shown = self._saved = 0.0
+
+    def run(self) -> str | None:
+        """Go on until the end and return why it ended; None if it was paused before."""
+        clock = time.monotonic()
+        self._saved = clock
+        if not self.started:
+            self.engine.start()
+            self.started = True
+            self.checkpoint(self.snapshot())
+        while (reason := self._reason()) is None:
+            if self.pause():
+                self.checkpoint(self.snapshot())
+                return None
+            self.engine.step()
+            if self.engine.evaluations_due(self.every) > self.evaluated:
+                self.evaluated = self.engine.evaluations_due(self.every)
+                self._evaluate()
+            now = time.monotonic()
+            self.wall_s += now - clock
+            clock = now
+            if now - self._shown >= PROGRESS_S:
+                self._shown = now
+                self.progress(self.status())
+            if now - self._saved >= self.checkpoint_s:
+                self._saved = now
+                self.checkpoint(self.snapshot())
+        if not self.evaluations or self.evaluations[-1]["version"] != self.engine.version:
+            self._evaluate()
+        self.wall_s += time.monotonic() - clock
+        self.progress(self.status())
+        return reason
+
+    def status(self) -> dict[str, Any]:
+        """Return what a live view shows."""
+        totals = self.engine.totals()
+        return {
+            "communications": totals["communications"],
+            "client_steps": totals["client_steps"],
+            "virtual_s": totals["virtual_s"],
+            "version": self.engine.version,
+            "accuracy": self.evaluations[-1]["accuracy"] if self.evaluations else None,
+            "staleness": self.engine.figures()["staleness"]["mean"],
+            "fraction": min(1.0, max(self.engine.used().values())),
+            "wall_s": self.wall_s,
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state of the run."""
+        return {name: getattr(self, name) for name in self.STATE} | {"engine": self.engine.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot."""
+        for name in self.STATE:
+            setattr(self, name, state[name])
+        self.engine.restore(state["engine"])
+
+    def _reason(self) -> str | None:
+        """Return why the run is over, if it is."""
+        if self.target is not None and self.targets[str(self.target)] is not None:
+            return f"target {self.target} reached"
+        for budget, share in self.engine.used().items():
+            if share >= 1:
+                return f"{budget} used up"
+        return None
+
+    def _evaluate(self) -> None:
+        version = self.engine.version
+        if self._tested is None or self._tested[0] != version or version == 0:
+            self._tested = (version, self.evaluate(self.engine.weights))
+        accuracy, loss = self._tested[1]
+        row = {**self.engine.totals(), "version": version, "accuracy": accuracy, "loss": loss}
+        self.evaluations.append(row)
+        self.log(row["virtual_s"], "evaluate", {k: v for k, v in row.items() if k != "virtual_s"})
+        recent = [evaluation["accuracy"] for evaluation in self.evaluations[-STABLE:]]
+        mean = sum(recent) / len(recent)
+        where = {
+            name: row[name]
+            for name in ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
+        }
+        for goal in self.targets:
+            if self.targets[goal] is None and accuracy >= float(goal):
+                self.targets[goal] = where
+            if self.targets_stable[goal] is None and len(recent) == STABLE and mean >= float(goal):
+                self.targets_stable[goal] = where

@@ -1,0 +1,298 @@
+"""The simulator: the same cloud and edges as everywhere, in virtual time.
+
+Events are a heap of (time, counter). Control flow runs ahead of computation: an edge round is handed on
+as a promise (`PendingModel`), and the training behind it happens when the cloud needs the upload, or
+never if the upload is already known to be refused. A client task is pure, so when it runs cannot
+change what it gives.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hiflash.core.cloud import Cloud
+from hiflash.core.edge import Edge
+from hiflash.engine.ledger import Ledger
+from hiflash.engine.promise import Trainer, resolve
+from hiflash.engine.world import World
+from hiflash.errors import ProtocolError
+from hiflash.messages import (
+    Abandon,
+    Cancel,
+    CheckIn,
+    ClientUpdate,
+    Deadline,
+    Expired,
+    Grant,
+    Proceed,
+    Progress,
+    Refuse,
+    Round,
+    RoundApplied,
+    Slot,
+    Upload,
+    Verdict,
+    Weights,
+)
+
+__all__ = ["RoundEnd", "Simulator"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """An edge round is over in virtual time."""
+
+    edge: int
+    lease_id: int
+    index: int
+
+
+class Simulator:
+    """Drives one cloud and its edges through virtual time, one event per `step`."""
+
+    STATE = ("now", "heap", "counter", "last_slot", "slot_due", "deadline", "open_rounds")
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        edges: Sequence[Edge],
+        world: World,
+        ledger: Ledger,
+        trainer: Trainer,
+        *,
+        slot_s: float | None,
+        limits: Mapping[str, float | None],
+        log: Callable[[float, str, Mapping[str, Any]], None],
+    ) -> None:
+        self.cloud = cloud
+        self.edges = list(edges)
+        self.world = world
+        self.ledger = ledger
+        self.trainer = trainer
+        self.slot_s = slot_s
+        self.limits = limits
+        self.log = log
+        self.now = 0.0
+        self.heap: list[tuple[float, int, Any]] = []
+        self.counter = 0
+        self.last_slot = -1
+        self.slot_due = False
+        self.deadline = math.inf
+        self.open_rounds: dict[int, Round] = {}
+
+    def start(self) -> None:
+        """Let every edge check in at time zero."""
+        for edge in self.edges:
+            self._from_cloud(self.cloud.handle(edge.check_in(0.0)))
+        self._schedule_slots()
+
+    @property
+    def weights(self) -> Weights:
+        """Return the global model."""
+        return self.cloud.weights
+
+    @property
+    def version(self) -> int:
+        """Return how often the global model was updated."""
+        return self.cloud.version
+
+    def evaluations_due(self, every: int) -> int:
+        """Return how many evaluations should have been made by now."""
+        return self.ledger.communications // every
+
+    def used(self) -> dict[str, float]:
+        """Return the share of each budget that is used up; no event beyond the last virtual second runs."""
+        spent = {
+            "communications": self.ledger.communications,
+            "client_steps": self.ledger.client_steps,
+            "virtual_s": self.heap[0][0] if self.heap else math.inf,
+        }
+        return {
+            f"{limit:,} {name.replace('_', ' ')}": spent[name] / limit
+            for name, limit in self.limits.items()
+            if limit is not None
+        }
+
+    def totals(self) -> dict[str, Any]:
+        """Return the coordinates of an evaluation."""
+        return self.ledger.totals(self.now)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the rest of what a result reports."""
+        return {
+            **self.ledger.figures(),
+            "response_latency_ms": self.world.response_latency_ms(),
+            "waiting_ms": self.world.waiting_ms(),
+        }
+
+    def step(self) -> None:
+        """Handle the next event."""
+        if not self.heap:
+            raise ProtocolError("the simulation has no event left, yet its stop condition is not met")
+        self.now, _, event = heapq.heappop(self.heap)
+        match event:
+            case Slot():
+                self.slot_due, self.last_slot = False, max(self.last_slot, event.index)
+                self.world.forget(self.now)
+                self._from_cloud(self.cloud.handle(event))
+            case CheckIn():
+                self._from_cloud(self.cloud.handle(replace(event, now=self.now)))
+            case Grant():
+                self._from_edge(self.edges[event.edge].received(event, self.now))
+            case RoundEnd():
+                self._end_round(event)
+            case Upload():
+                self._arrive(event)
+            case Abandon():
+                self._give_up(event)
+        self._schedule_slots()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state of the simulation."""
+        return {
+            **{name: getattr(self, name) for name in self.STATE},
+            "cloud": self.cloud.snapshot(),
+            "edges": [edge.snapshot() for edge in self.edges],
+            "world": self.world.snapshot(),
+            "ledger": self.ledger.snapshot(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        for name in self.STATE:
+            setattr(self, name, state[name])
+        self.cloud.restore(state["cloud"])
+        for edge, saved in zip(self.edges, state["edges"], strict=True):
+            edge.restore(saved)
+        self.world.restore(state["world"])
+        self.ledger.restore(state["ledger"])
+
+    def _push(self, time: float, event: Any) -> None:
+        self.counter += 1
+        heapq.heappush(self.heap, (time, self.counter, event))
+
+    def _schedule_slots(self) -> None:
+        """Have check-ins answered: at the next slot boundary, or at once where there are no slots."""
+        if self.cloud.answerable and not self.slot_due:
+            self.slot_due = True
+            index, time = self.last_slot + 1, self.now
+            if self.slot_s is not None:
+                index = max(math.ceil(self.now / self.slot_s), index)
+                time = max(self.now, index * self.slot_s)
+            self._push(time, Slot(index, time))
+        if self.cloud.deadline not in (math.inf, self.deadline):
+            self.deadline = self.cloud.deadline
+            self._push(self.deadline, Slot(self.last_slot + 1, self.deadline))
+
+    def _from_cloud(self, effects: Sequence[Any]) -> None:
+        for effect in effects:
+            match effect:
+                case Grant():
+                    self._grant(effect)
+                case Refuse():
+                    if effect.reason == "refused":
+                        self.ledger.refused += 1
+                    else:
+                        self.ledger.waited += 1
+                    self._log("refuse", edge=effect.edge, reason=effect.reason)
+                    retry = self.edges[effect.edge].handle(effect)
+                    if self.slot_s is None:  # nothing else would pass the time until it asks again
+                        self._push(self.now + effect.retry_after, *retry)
+                    else:
+                        self._from_edge(retry)
+                case Verdict():
+                    self._verdict(effect)
+                case RoundApplied():
+                    for lease_id in effect.leases:
+                        self.ledger.settle(lease_id, applied=True)
+                    self._log("round", version=effect.version, leases=list(effect.leases))
+                case Expired():  # its books stay open: the edge goes on until it is told
+                    if effect.reason == "abandoned":
+                        self.ledger.settle(effect.lease_id, applied=False)
+                    self._log("expire", edge=effect.edge, lease=effect.lease_id, reason=effect.reason)
+                case Proceed():
+                    self._from_edge(self.edges[effect.edge].handle(effect))
+                case Cancel():
+                    self.ledger.cancelled += 1
+                    self.ledger.settle(effect.lease_id, applied=False)
+                    self._log("cancel", edge=effect.edge, lease=effect.lease_id)
+                    self._from_edge(self.edges[effect.edge].handle(effect))
+
+    def _grant(self, grant: Grant) -> None:
+        timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now)
+        self.ledger.granted(grant, timeline)
+        self._log("grant", edge=grant.edge, lease=grant.lease_id, version=grant.base_version,
+                  threshold=str(grant.threshold), rounds=len(timeline.rounds))  # fmt: skip
+        self._push(timeline.starts_at, grant)
+
+    def _from_edge(self, effects: Sequence[Any]) -> None:
+        for effect in effects:
+            match effect:
+                case Round():
+                    self.open_rounds[effect.edge] = effect
+                    timing = self.ledger.open[effect.lease_id].timeline.rounds[effect.index]
+                    self._push(timing.ends_at, RoundEnd(effect.edge, effect.lease_id, effect.index))
+                case Upload() | Abandon():
+                    self._push(self.now + self.ledger.open[effect.lease_id].timeline.up_s, effect)
+                case CheckIn() | Progress():
+                    self._from_cloud(self.cloud.handle(effect))
+
+    def _end_round(self, end: RoundEnd) -> None:
+        """Deliver what the clients of an edge round have made of their tasks, as promises."""
+        edge, opened = self.edges[end.edge], self.open_rounds.pop(end.edge)
+        timing = self.ledger.open[end.lease_id].timeline.rounds[end.index]
+        self.ledger.round_done(
+            end.lease_id,
+            steps=sum(task.steps for task in opened.tasks),
+            sent=len(opened.tasks),
+            reported=len(timing.reporting),
+        )
+        self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
+                  clients=len(timing.reporting))  # fmt: skip
+        seconds = dict(zip(timing.clients, zip(timing.compute_s, timing.send_s, strict=True), strict=True))
+        effects: list[Any] = []
+        for task in opened.tasks:
+            if task.client in timing.reporting:
+                compute_s, send_s = seconds[task.client]
+                effects += edge.handle(
+                    ClientUpdate(
+                        task.client,
+                        end.lease_id,
+                        end.index,
+                        task,
+                        edge.plans[task.client].examples,
+                        math.nan,
+                        compute_s,
+                        send_s,
+                        self.now,
+                    )
+                )
+        if len(timing.reporting) < len(opened.tasks):
+            effects += edge.handle(Deadline(end.lease_id, end.index, self.now))
+        self._from_edge(effects)
+
+    def _arrive(self, upload: Upload) -> None:
+        weights = upload.weights
+        if not self.cloud.stale(upload.lease_id):
+            weights = resolve(weights, self.trainer)
+            if weights is None:
+                self._give_up(Abandon(upload.edge, upload.lease_id, upload.check_in, self.now))
+                return
+        self._from_cloud(self.cloud.handle(replace(upload, weights=weights, now=self.now)))
+
+    def _give_up(self, abandon: Abandon) -> None:
+        self.ledger.abandoned += 1
+        self._from_cloud(self.cloud.handle(replace(abandon, now=self.now)))
+
+    def _verdict(self, verdict: Verdict) -> None:
+        self.ledger.arrived(verdict)
+        self._log("upload", edge=verdict.edge, lease=verdict.lease_id, status=verdict.status,
+                  staleness=verdict.staleness, version=verdict.version, reason=verdict.reason)  # fmt: skip
+        self.edges[verdict.edge].handle(verdict)
+
+    def _log(self, kind: str, **row: Any) -> None:
+        self.log(self.now, kind, row)

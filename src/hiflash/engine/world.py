@@ -1,0 +1,161 @@
+"""The simulated world: how fast every client computes and sends, and how far the cloud is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.core.cost import Fluctuation, WanLink
+from hiflash.core.edge import Edge, Estimates
+from hiflash.seeding import rng
+
+__all__ = ["RoundTiming", "Timeline", "World"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTiming:
+    """One edge round in virtual time: who reports by the deadline, when it ends, and what it costs."""
+
+    ends_at: float
+    clients: tuple[int, ...]
+    reporting: tuple[int, ...]
+    compute_s: tuple[float, ...]
+    send_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A lease in virtual time from the grant to the arrival of its upload."""
+
+    granted_at: float
+    starts_at: float
+    rounds: tuple[RoundTiming, ...]
+    up_s: float
+
+    @property
+    def arrives_at(self) -> float:
+        """Return when the upload reaches the cloud."""
+        return self.rounds[-1].ends_at + self.up_s
+
+    def compute_s(self, rounds: int) -> float:
+        """Return the client seconds spent computing in the first rounds."""
+        return math.fsum(math.fsum(timing.compute_s) for timing in self.rounds[:rounds])
+
+    def send_s(self, rounds: int) -> float:
+        """Return the client seconds spent sending in the first rounds."""
+        return math.fsum(math.fsum(timing.send_s) for timing in self.rounds[:rounds])
+
+
+class World:
+    """Mean seconds per task of every client, every edge's WAN link, and their dynamics.
+
+    `compute_s` and `send_s` are indexed by client; `send_s` is that of the edge it belongs to.
+    """
+
+    def __init__(
+        self,
+        *,
+        compute_s: Floats,
+        send_s: Floats,
+        clusters: Sequence[Sequence[int]],
+        links: Sequence[WanLink] | None,
+        model_bytes: int,
+        seed: int,
+        fluctuation: tuple[float, float] | None,
+    ) -> None:
+        self.compute_s = compute_s
+        self.send_s = send_s
+        self.clusters = [np.array(cluster, dtype=np.int64) for cluster in clusters]
+        self.links = links
+        self.model_bytes = model_bytes
+        self.seed = seed
+        self.fluctuation: Fluctuation | None = None
+        if fluctuation is not None:
+            rho, spread = fluctuation
+            self.fluctuation = Fluctuation(2 * len(compute_s), rho=rho, spread=spread, seed=seed)
+
+    def estimates(self, edge: int, clients_per_round: int | None) -> Estimates:
+        """Return the declared means of an edge."""
+        cluster = self.clusters[edge]
+        taking_part = min(clients_per_round or len(cluster), len(cluster)) / len(cluster)
+        wan_s = self.links[edge].mean_s(self.model_bytes) if self.links else 0.0
+        return Estimates(
+            compute_s=float(self.compute_s[cluster].sum() * taking_part),
+            send_s=float(self.send_s[cluster].sum() * taking_part),
+            round_s=float(self.latency_s(edge).max()),
+            down_s=wan_s,
+            up_s=wan_s,
+        )
+
+    def latency_s(self, edge: int) -> Floats:
+        """Return the response latency L^{m,k} of every client of an edge at mean resources."""
+        cluster = self.clusters[edge]
+        return self.compute_s[cluster] + self.send_s[cluster]
+
+    def response_latency_ms(self) -> float:
+        """Return the mean over edges of the slowest client's latency."""
+        return 1000 * float(np.mean([self.latency_s(m).max() for m in range(len(self.clusters))]))
+
+    def waiting_ms(self) -> float:
+        """Return the mean over edges of how much longer than its fastest client the others take."""
+        waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in range(len(self.clusters))]
+        return 1000 * float(np.mean(waits))
+
+    def mean_cost_s(self, edges: int) -> tuple[float, float]:
+        """Return the mean over edges of a lease's computing and sending seconds at H = 2.
+
+        The unit is an edge of the federation for flat methods too, so that costs can be compared.
+        """
+        return 2 * float(self.compute_s.sum()) / edges, 2 * float(self.send_s.sum()) / edges
+
+    def timeline(self, edge: Edge, lease_id: int, now: float) -> Timeline:
+        """Return when everything of a lease granted now will happen."""
+        starts_at = time = now + self._wan_s(edge.edge, lease_id, "down")
+        rounds = []
+        for index in range(edge.rounds):
+            timing = self._round(edge, lease_id, index, time)
+            rounds.append(timing)
+            time = timing.ends_at
+        return Timeline(now, starts_at, tuple(rounds), self._wan_s(edge.edge, lease_id, "up"))
+
+    def forget(self, now: float) -> None:
+        """Drop what is known of the time before `now`."""
+        if self.fluctuation is not None:
+            self.fluctuation.forget(now)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state of the dynamics."""
+        return {} if self.fluctuation is None else self.fluctuation.snapshot()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        if self.fluctuation is not None:
+            self.fluctuation.restore(state)
+
+    def _round(self, edge: Edge, lease_id: int, index: int, now: float) -> RoundTiming:
+        clients = np.array(edge.participants(lease_id, index), dtype=np.int64)
+        compute_s, send_s = self.compute_s[clients], self.send_s[clients]
+        if self.fluctuation is not None:  # resources are those of the second in which the round starts
+            factors = self.fluctuation.factors(now)
+            compute_s = compute_s / factors[clients]
+            send_s = send_s / factors[len(self.compute_s) + clients]
+        latency_s = compute_s + send_s
+        return RoundTiming(
+            ends_at=now + min(float(latency_s.max()), edge.deadline_s),
+            clients=tuple(clients.tolist()),
+            reporting=tuple(clients[latency_s <= edge.deadline_s].tolist()),
+            compute_s=tuple(compute_s.tolist()),
+            send_s=tuple(send_s.tolist()),
+        )
+
+    def _wan_s(self, edge: int, lease_id: int, way: str) -> float:
+        if self.links is None:
+            return 0.0
+        return self.links[edge].draw_s(self.model_bytes, rng(self.seed, "wan", way, edge, lease_id))

@@ -1,0 +1,37 @@
+"""Every error a user can cause, one class per situation; the message gives what, got, where, the way out."""
+
+from __future__ import annotations
+
+__all__ = ["ConfigError", "DataError", "HiFlashError", "Paused", "ProtocolError", "RunError"]
+
+
+class HiFlashError(Exception):
+    """Something the user can put right; the command line prints it and exits with code 2."""
+
+
+class ConfigError(HiFlashError):
+    """A configuration that cannot be run; `problems` lists everything that is wrong with it."""
+
+    def __init__(self, problems: str | list[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class DataError(HiFlashError):
+    """A dataset or partition that is missing, damaged or unusable."""
+
+
+class RunError(HiFlashError):
+    """A run directory that cannot be created, read or resumed."""
+
+
+class ProtocolError(HiFlashError):
+    """An event that a state machine cannot accept from an engine that follows the protocol."""
+
+
+class Paused(Exception):  # noqa: N818  # not an error: the run can go on from where it stopped
+    """A run was asked to stop before its end; `directory` is where it can be resumed from."""
+
+    def __init__(self, directory: str | None) -> None:
+        self.directory = directory
+        super().__init__(f"paused; resume with: hiflash run --resume {directory}" if directory else "stopped")

@@ -1,0 +1,279 @@
+"""From a configuration and data to the parts of a run: clusters, world, cloud, edges, trainer."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hiflash.config import Config
+from hiflash.core.aggregation import Delta, Interpolate, Mixing
+from hiflash.core.association import random_association, total_js
+from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.cloud import Cloud
+from hiflash.core.cost import WanLink, compute_seconds, send_seconds
+from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPolicy
+from hiflash.core.synchronous import SyncCloud
+from hiflash.data import Dataset, Partition, label_counts, load, own_parts, partition
+from hiflash.engine.centralized import Centralized
+from hiflash.engine.ledger import Ledger
+from hiflash.engine.pool import WorkerPool
+from hiflash.engine.promise import promise
+from hiflash.engine.session import Engine
+from hiflash.engine.simulator import Simulator
+from hiflash.engine.world import World
+from hiflash.errors import ConfigError
+from hiflash.messages import Weights
+from hiflash.seeding import rng
+from hiflash.weights import Spec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Federation", "build"]
+
+Log = Callable[[float, str, Mapping[str, Any]], None]
+
+AUTO_MODEL = {"mnist5k": "lenet", "mnist": "lenet", "femnist": "femnist_cnn", "cifar10": "resnet"}
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Everything of a run that does not change while it runs, and the pool that trains."""
+
+    config: Config
+    data: Dataset
+    split: Partition
+    clusters: list[list[int]]
+    model_name: str
+    initial: Weights
+    spec: Spec
+    pool: WorkerPool
+
+    def engine(self, log: Log) -> Engine:
+        """Return the engine that this configuration asks for, at its start."""
+        if self.config.cloud.schedule == "centralized":
+            return Centralized(
+                self.initial,
+                self._plan(0),
+                self.pool,
+                steps=self.config.stop.steps,
+                seed=self.config.seed,
+                log=log,
+            )
+        return self._simulator(log)
+
+    def total_js(self) -> float:
+        """Return how far the edges' label distributions are from the global one, summed."""
+        counts = label_counts(self.data.y, self.split.parts, self.data.classes)
+        return total_js(counts, self.clusters)
+
+    def _simulator(self, log: Log) -> Simulator:
+        config = self.config
+        world = self._world()
+        edges = [self._edge(index, world) for index in range(len(self.clusters))]
+        synchronous = config.cloud.schedule == "sync"
+        # Flat methods have no slots (decision 14), and a synchronous cloud starts its rounds itself.
+        slot_s = None if synchronous or config.federation.flat else config.resources.slot_s
+        ledger = Ledger(
+            edges=len(edges),
+            flat=config.federation.flat,
+            synchronous=synchronous,
+            model_bytes=world.model_bytes,
+            mean_cost_s=world.mean_cost_s(config.federation.edges),
+            slot_s=config.resources.slot_s,
+            compute_weight=config.cost.compute_weight,
+            send_weight=config.cost.send_weight,
+        )
+        limits = {
+            "communications": _number(config.stop.communications),
+            "client_steps": _number(config.stop.client_steps),
+            "virtual_s": _number(config.stop.virtual_s),
+        }
+        cloud = self._cloud(edges, slot_s)
+        return Simulator(cloud, edges, world, ledger, self.pool, slot_s=slot_s, limits=limits, log=log)
+
+    def _cloud(self, edges: Sequence[Edge], slot_s: float | None) -> Cloud:
+        cloud, seed = self.config.cloud, self.config.seed
+        examples = {edge.edge: edge.examples for edge in edges}
+        norm_bound = _number(cloud.norm_bound) or math.inf
+        if cloud.schedule == "sync":
+            return SyncCloud(
+                self.initial,
+                examples,
+                participants=cloud.participants,
+                seed=seed,
+                deadline_s=_number(cloud.deadline_s) or math.inf,
+                quorum=cloud.quorum,
+                norm_bound=norm_bound,
+            )
+        mixing: Mixing = Interpolate(cloud.alpha, cloud.penalty)
+        if cloud.mixing == "delta":
+            mixing = Delta(cloud.alpha, cloud.penalty, cloud.momentum)
+        policy: ThresholdPolicy
+        if cloud.threshold == "random":
+            policy = RandomThreshold(cloud.threshold_max, seed)
+        else:
+            policy = FixedThreshold(math.inf if cloud.threshold == "inf" else cloud.threshold)
+        return AsyncCloud(
+            self.initial,
+            examples,
+            mixing=mixing,
+            policy=policy,
+            seed=seed,
+            enforce=cloud.enforce,
+            slot_s=slot_s,
+            norm_bound=norm_bound,
+        )
+
+    def _edge(self, index: int, world: World) -> Edge:
+        config, edge = self.config, self.config.edge
+        per_round = None if edge.clients_per_round == "all" else edge.clients_per_round
+        return Edge(
+            index,
+            {client: self._plan(client) for client in self.clusters[index]},
+            edge_rounds=edge.edge_rounds,
+            redraw=edge.redraw,
+            clients_per_round=per_round,
+            estimates=world.estimates(index, per_round),
+            aggregate=promise,
+            seed=config.seed,
+            deadline_s=_number(edge.deadline_s) or math.inf,
+            quorum=edge.quorum,
+            asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
+        )
+
+    def _plan(self, client: int) -> ClientPlan:
+        settings, examples = self.config.client, len(self.split.parts[client])
+        steps = settings.local_steps
+        if settings.local_epochs != "none":
+            steps = settings.local_epochs * math.ceil(examples / settings.batch)
+        return ClientPlan(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
+
+    def _world(self) -> World:
+        config, resources, wan = self.config, self.config.resources, self.config.wan
+        clients, edges, seed = config.federation.clients, config.federation.edges, config.seed
+        plans = [self._plan(client) for client in range(clients)]
+        batches = np.array([min(config.client.batch, plan.examples) for plan in plans], dtype=np.float64)
+        low, high = resources.f_ghz
+        compute_s = compute_seconds(
+            np.array([plan.steps for plan in plans], dtype=np.float64),
+            batches * math.prod(self.data.x.shape[1:]) * 8,
+            np.full(clients, resources.cycles_per_bit),
+            1e9 * rng(seed, "f").uniform(low, high, clients),
+        )
+        low, high = resources.bandwidth_mhz
+        bandwidth_hz = 1e6 * rng(seed, "bandwidth").uniform(low, high, (edges, clients))
+        if config.federation.flat:  # a flat client uses the access hop of its best edge
+            own_hz = bandwidth_hz.max(axis=0)
+        else:
+            own_hz = np.empty(clients)
+            for edge, cluster in enumerate(self.clusters):
+                own_hz[cluster] = bandwidth_hz[edge, cluster]
+        stream = rng(seed, "wan links", "clients" if config.federation.flat else "edges")
+        links = [
+            WanLink(rtt_ms / 1e3, mbps * 1e6 / 8, wan.jitter)
+            for rtt_ms, mbps in zip(
+                stream.uniform(*wan.rtt_ms, len(self.clusters)).tolist(),
+                stream.uniform(*wan.bandwidth_mbps, len(self.clusters)).tolist(),
+                strict=True,
+            )
+        ]
+        return World(
+            compute_s=compute_s,
+            send_s=send_seconds(self.spec.size, own_hz, resources.snr_db),
+            clusters=self.clusters,
+            links=links if wan.link == "on" else None,
+            model_bytes=4 * self.spec.size,
+            seed=seed,
+            fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
+            if resources.fluctuation == "on"
+            else None,
+        )
+
+
+def build(
+    config: Config,
+    data: Dataset | None = None,
+    model: nn.Module | Callable[[], nn.Module] | None = None,
+    parts: Sequence[Any] | None = None,
+) -> Federation:
+    """Return the federation of a configuration; `data`, `model` and `parts` are a user's own."""
+    if config.data.name == "own" and data is None:
+        raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
+    dataset = data if data is not None else load(config.data.name, config.data.dir or None)
+    clients = config.federation.clients
+    if parts is not None:
+        if len(parts) != clients:
+            raise ConfigError(
+                f"parts has {len(parts)} clients, federation.clients is {clients}; make them equal"
+            )
+        split = own_parts(parts, len(dataset.y))
+    elif config.cloud.schedule == "centralized":
+        split = Partition([np.arange(len(dataset.y))], 0.0, "pooled")
+    else:
+        stream = rng(config.seed, "partition")
+        split = partition(
+            config.data.partition,
+            dataset.y,
+            clients,
+            stream,
+            classes=dataset.classes,
+            writers=dataset.writers,
+        )
+    clusters = [[client] for client in range(len(split.parts))]
+    if not config.federation.flat and config.cloud.schedule != "centralized":
+        clusters = random_association(clients, config.federation.edges, rng(config.seed, "association"))
+    return _with_model(config, dataset, split, clusters, model)
+
+
+def _with_model(
+    config: Config,
+    data: Dataset,
+    split: Partition,
+    clusters: list[list[int]],
+    model: nn.Module | Callable[[], nn.Module] | None,
+) -> Federation:
+    import torch
+    from torch import nn
+
+    from hiflash.learn.models import build_model, initial_weights
+    from hiflash.learn.trainer import Samples, TorchTrainer, resolve_device
+
+    shape = tuple(data.x.shape[1:])
+    name: str = config.model.name if model is None else "own"
+    if name == "auto":
+        name = AUTO_MODEL.get(data.name, "lenet")
+    if name == "own" and model is None:
+        raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
+
+    def make() -> nn.Module:
+        if model is None:
+            return build_model(name, shape, data.classes)
+        return copy.deepcopy(model) if isinstance(model, nn.Module) else model()
+
+    if data.x.ndim != 4 and config.data.augment:
+        raise ConfigError(f"data.augment needs images, and these samples have shape {shape}; leave it out")
+    initial, spec = initial_weights(make, config.seed)
+    device = resolve_device(config.device)
+    x, x_test = (torch.from_numpy(array).to(device) for array in data.normalised())
+    y, y_test = (torch.from_numpy(array).to(device) for array in (data.y, data.y_test))
+    samples = Samples(x, y, split.parts, x_test, y_test)
+
+    def make_trainer() -> TorchTrainer:
+        return TorchTrainer(
+            make, samples, batch=config.client.batch, mu=config.client.mu, augment=config.data.augment
+        )
+
+    pool = WorkerPool(make_trainer, config.workers or os.cpu_count() or 1, len(data.y_test))
+    return Federation(config, data, split, clusters, name, initial, spec, pool)
+
+
+def _number(value: float | str) -> float | None:
+    return None if isinstance(value, str) else value

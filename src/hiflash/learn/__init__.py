@@ -1,0 +1,1 @@
+"""Everything that needs torch: models, and trainers that run client tasks."""

@@ -1,0 +1,173 @@
+"""The models of the paper, with their exact parameter counts, and how they become flat vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hiflash.errors import ConfigError
+from hiflash.messages import Weights
+from hiflash.weights import Spec
+
+__all__ = [
+    "MODELS",
+    "FlatModel",
+    "build_model",
+    "femnist_cnn",
+    "initial_weights",
+    "lenet",
+    "resnet",
+    "resnet18",
+]
+
+
+def lenet(channels: int = 1, classes: int = 10) -> nn.Module:
+    """Return the paper's LeNet for 28x28 images: 21,840 parameters for MNIST."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 10, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, classes),
+    )  # fmt: skip
+
+
+def femnist_cnn(channels: int = 1, classes: int = 62) -> nn.Module:
+    """Return a CNN for 28x28 images with the paper's 214,590 parameters for FEMNIST."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 7, padding=3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(3136, classes),
+    )  # fmt: skip
+
+
+def resnet(channels: int = 3, classes: int = 10) -> nn.Module:
+    """Return the residual network that has the paper's 3,504,554 parameters for CIFAR-10.
+
+    The paper calls it ResNet-18; it is one of bottleneck blocks (x4), [2, 2, 2, 2] of them at widths
+    32 to 256, behind a 5x5 stem. `resnet18` is what is usually meant by that name.
+    """
+    stem = [nn.Conv2d(channels, 32, 5, padding=2, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
+    return _residual(stem, _Bottleneck, (32, 64, 128, 256), classes)
+
+
+def resnet18(channels: int = 3, classes: int = 10) -> nn.Module:
+    """Return ResNet-18 for 32x32 images as it is usually meant: 11,173,962 parameters for CIFAR-10."""
+    stem = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    return _residual(stem, _Basic, (64, 128, 256, 512), classes)
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "lenet": lenet,
+    "femnist_cnn": femnist_cnn,
+    "resnet": resnet,
+    "resnet18": resnet18,
+}
+
+
+def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return the named model for samples of this shape, or say why it does not fit them."""
+    channels = shape[0] if len(shape) == 3 else 1
+    model = MODELS[name](channels=channels, classes=classes)
+    try:
+        with torch.inference_mode():
+            model.eval()(torch.zeros(1, *shape))
+    except RuntimeError as error:
+        raise ConfigError(
+            f"model.name {name} does not take samples of shape {tuple(shape)}; "
+            "choose another model, or pass your own torch module as `model`"
+        ) from error
+    return model
+
+
+def initial_weights(make_model: Callable[[], nn.Module], seed: int) -> tuple[Weights, Spec]:
+    """Return torch's own initialisation under `seed`, and the specification of the vector."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        flat = FlatModel(make_model(), torch.device("cpu"))
+    return flat.values.numpy().copy(), flat.spec
+
+
+class FlatModel:
+    """A torch module whose tensors are views into one vector: parameters first, then running statistics.
+
+    BatchNorm's `num_batches_tracked` is left out: it is a counter that nothing here reads.
+    """
+
+    def __init__(self, module: nn.Module, device: torch.device) -> None:
+        self.module = module.to(device)
+        parameters = list(module.named_parameters())
+        buffers = [(name, b) for name, b in module.named_buffers() if b.is_floating_point()]
+        self.spec = Spec(tuple((name, tuple(t.shape)) for name, t in (*parameters, *buffers)))
+        self.trainable = sum(p.numel() for _, p in parameters)
+        self.values = torch.cat([t.detach().reshape(-1) for _, t in (*parameters, *buffers)]).to(device)
+        self.gradient = torch.zeros(self.trainable, device=device)
+        start = 0
+        for _, tensor in (*parameters, *buffers):
+            stop = start + tensor.numel()
+            tensor.data = self.values[start:stop].view_as(tensor)
+            if start < self.trainable:
+                tensor.grad = self.gradient[start:stop].view_as(tensor)
+            start = stop
+
+    def load(self, weights: Weights) -> None:
+        """Take over the values of a vector."""
+        self.values.copy_(torch.from_numpy(weights))
+
+    def weights(self) -> Weights:
+        """Return a copy of the values."""
+        return self.values.cpu().numpy().astype(np.float32, copy=True)
+
+
+class _Basic(nn.Module):
+    """Two 3x3 convolutions around a shortcut."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width),
+        )  # fmt: skip
+        self.shortcut = _shortcut(inputs, width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+class _Bottleneck(nn.Module):
+    """1x1 down, 3x3, 1x1 up to four times the width, around a shortcut."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        outputs = 4 * width
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
+        )  # fmt: skip
+        self.shortcut = _shortcut(inputs, outputs, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+    if inputs == outputs and stride == 1:
+        return nn.Identity()
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+
+def _residual(
+    stem: list[nn.Module], block: type[_Basic | _Bottleneck], widths: tuple[int, ...], classes: int
+) -> nn.Module:
+    layers, inputs = list(stem), widths[0]
+    for stage, width in enumerate(widths):
+        for index in range(2):
+            layers.append(block(inputs, width, 2 if stage > 0 and index == 0 else 1))
+            inputs = width * block.expansion
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))

@@ -1,0 +1,120 @@
+"""Client tasks run by torch, one model and one thread each: the readable reference trainer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hiflash.engine.promise import TaskResult
+from hiflash.learn.models import FlatModel
+from hiflash.messages import ClientTask, Weights
+from hiflash.seeding import rng
+
+__all__ = ["Samples", "TorchTrainer", "batch_indices", "resolve_device"]
+
+EVALUATION_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The data as normalised tensors that all workers share; `parts` says who has which training sample."""
+
+    x: Tensor
+    y: Tensor
+    parts: list[np.ndarray]
+    x_test: Tensor
+    y_test: Tensor
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device to train on; `auto` is a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def batch_indices(part: np.ndarray, batch: int, client: int, step: int, seed: int) -> np.ndarray:
+    """Return the samples of a client's step: epochs are permutations, the short last batch is used."""
+    per_epoch = math.ceil(len(part) / batch)
+    epoch, position = divmod(step, per_epoch)
+    order = rng(seed, "client", client, epoch).permutation(len(part))
+    return part[order[position * batch : (position + 1) * batch]]
+
+
+class TorchTrainer:
+    """Trains and evaluates with autograd. Not thread-safe: every worker has one of its own."""
+
+    name = "torch"
+
+    def __init__(
+        self,
+        make_model: Callable[[], nn.Module],
+        samples: Samples,
+        *,
+        batch: int,
+        mu: float,
+        augment: bool,
+    ) -> None:
+        self.samples = samples
+        self.batch = batch
+        self.mu = mu
+        self.augment = augment
+        self.flat = FlatModel(make_model(), samples.x.device)
+
+    def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
+        """Return the results in the order of the tasks."""
+        return [self._train(task) for task in tasks]
+
+    @torch.inference_mode()
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
+        """Return the number of right answers and the summed loss on a span of the test set."""
+        self.flat.load(weights)
+        self.flat.module.eval()
+        right, loss = 0, 0.0
+        for first in range(start, stop, EVALUATION_BATCH):
+            span = slice(first, min(first + EVALUATION_BATCH, stop))
+            logits, labels = self.flat.module(self.samples.x_test[span]), self.samples.y_test[span]
+            right += int((logits.argmax(1) == labels).sum())
+            loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
+        return right, loss
+
+    def _train(self, task: ClientTask) -> TaskResult:
+        flat, part = self.flat, self.samples.parts[task.client]
+        flat.load(task.weights)
+        flat.module.train()
+        trained = flat.values[: flat.trainable]
+        anchor = trained.clone() if self.mu else None
+        loss_sum = 0.0
+        for step in range(task.first_step, task.first_step + task.steps):
+            index = torch.from_numpy(batch_indices(part, self.batch, task.client, step, task.seed))
+            x = self.samples.x[index]
+            if self.augment:
+                x = _crop_and_flip(x, rng(task.seed, "augment", task.client, step))
+            flat.gradient.zero_()
+            loss = functional.cross_entropy(flat.module(x), self.samples.y[index])
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
+            loss_sum += loss.item()
+            if anchor is not None:  # FedProx: u -= eta (g + mu (u - w))
+                flat.gradient.add_(trained - anchor, alpha=self.mu)
+            trained.add_(flat.gradient, alpha=-task.lr)
+        return TaskResult(flat.weights(), loss_sum / task.steps)
+
+
+def _crop_and_flip(x: Tensor, stream: np.random.Generator, pad: int = 4) -> Tensor:
+    """Return every image shifted by up to `pad` pixels in each direction, half of them mirrored."""
+    count, _, height, width = x.shape
+    top, left = stream.integers(2 * pad + 1, size=(2, count))
+    mirror = stream.random(count) < 0.5
+    columns = left[:, None] + np.where(mirror[:, None], np.arange(width)[::-1], np.arange(width))
+    rows = top[:, None] + np.arange(height)
+    padded = functional.pad(x, (pad, pad, pad, pad))
+    which = torch.arange(count)[:, None, None]
+    # Indexing by (sample, row, column) around the channel axis puts that axis last.
+    moved = padded[which, :, torch.from_numpy(rows)[:, :, None], torch.from_numpy(columns)[:, None, :]]
+    return moved.permute(0, 3, 1, 2).contiguous()

@@ -1,0 +1,107 @@
+"""The look that all figures share: axes, tick labels, target line and saving."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+
+from hiflash.report.files import replacing
+from hiflash.report.units import count, percent
+
+__all__ = [
+    "FONT",
+    "INK",
+    "MUTED",
+    "accuracy_axis",
+    "legend_below",
+    "log_x",
+    "new_figure",
+    "save",
+    "style",
+    "target_line",
+]
+
+FONT = 9.5
+INK = "#222222"
+MUTED = "#777777"
+
+_DPI = 150
+
+
+def new_figure(width: float, height: float, title: str) -> Figure:
+    """Return an empty figure of the given size in inches, laid out so that nothing overlaps."""
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, wspace=0.04, hspace=0.06)
+    figure = Figure(figsize=(width, height), layout=layout, facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=FONT + 1.5, color=INK)
+    return figure
+
+
+def style(axes: Axes, x_label: str) -> None:
+    """Give axes a light grid, two spines and k/M tick labels on x."""
+    axes.set_xlabel(x_label, fontsize=FONT, color=INK)
+    axes.tick_params(labelsize=FONT - 1, colors=INK, length=3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(MUTED)
+    axes.grid(color="#E4E4E4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(_tick))
+
+
+def accuracy_axis(axes: Axes, *, labelled: bool) -> None:
+    """Make y an accuracy in percent, never above 100, with head room for what is written at the top."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, -0.02), min(high + 0.06 * (high - low), 1.06))
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    if labelled:
+        axes.set_ylabel("Test accuracy", fontsize=FONT, color=INK)
+
+
+def log_x(axes: Axes) -> None:
+    """Make x logarithmic, with labels at 1, 2, 5 where there are too few decades to label."""
+    axes.set_xscale("log", nonpositive="mask")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 200 else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def target_line(axes: Axes, target: float, dashes: str) -> Line2D:
+    """Draw the target across the axes and return the line, labelled for a legend: there it hides no data."""
+    text = f"Target {percent(target).replace('.0%', '%')}"
+    return axes.axhline(target, color=MUTED, linestyle=dashes, linewidth=1.1, zorder=1.5, label=text)
+
+
+def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
+    """Put one legend for all panels under them, in rows of at most six."""
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=min(max(len(handles), 1), 6),
+        frameon=False,
+        fontsize=FONT,
+        labelcolor=INK,
+    )
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write `stem`.png and `stem`.pdf without dates or versions, so that equal figures are equal bytes."""
+    paths = []
+    for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
+        # The stem may contain a dot ("alpha0.7"), which with_suffix would cut off.
+        path = stem.with_name(f"{stem.name}.{kind}")
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=kind, dpi=_DPI, metadata=metadata)
+        paths.append(path)
+    return paths
+
+
+def _tick(value: float, _position: int | None) -> str:
+    return count(value).replace(" ", "")

@@ -1,0 +1,81 @@
+"""What a run gives: the numbers of `result.json`, the final model and where it all lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiflash.messages import Weights
+
+__all__ = ["Result"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Every number of a run by its name in `result.json`; docs/metrics.md says what each one means."""
+
+    name: str
+    method: str
+    data: str
+    partition: str
+    model: str
+    seed: int
+    config_digest: str
+    digest: str
+    trainer: str
+    stop_reason: str
+    stop_target: float | None
+    parameters: int
+    version: int
+    communications: int
+    client_uploads: int
+    client_steps: int
+    wasted_client_steps: int
+    virtual_s: float
+    wan_bytes: int
+    wan_bytes_up: int
+    wan_bytes_down: int
+    lan_bytes: int
+    lan_bytes_up: int
+    lan_bytes_down: int
+    compute_cost: float
+    send_cost: float
+    total_cost: float
+    response_latency_ms: float
+    waiting_ms: float
+    total_js: float
+    cluster_sizes: list[int]
+    sample_overlap: float
+    accuracy: float
+    best_accuracy: float
+    loss: float
+    evaluations: list[dict[str, Any]]
+    targets: dict[str, dict[str, Any] | None]
+    targets_stable: dict[str, dict[str, Any] | None]
+    staleness: dict[str, Any]
+    thresholds: dict[str, int]
+    grants_per_edge: list[int]
+    applied_per_edge: list[int]
+    refused: int
+    waited: int
+    cancelled: int
+    discarded: int
+    rejected: int
+    abandoned: int
+    wall_s: float
+    path: Path | None = None
+    weights: Weights = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
+
+    @classmethod
+    def from_dict(cls, numbers: Mapping[str, Any], **more: Any) -> Result:
+        """Return the result whose `result.json` this is."""
+        names = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in numbers.items() if name in names}, **more)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `result.json` holds."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("path", "weights")}

@@ -1,0 +1,105 @@
+"""Settings as dotted keys: read from TOML, nested for validation, and explained when they are wrong."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from hiflash.errors import ConfigError
+
+__all__ = ["explain", "flatten", "nest", "read_toml"]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the contents of a TOML file, or say where it is wrong."""
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist; give the path of a TOML file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def flatten(raw: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested sections as dotted keys; `wan = "off"` is short for `wan.link = "off"`."""
+    flat: dict[str, Any] = {}
+    for key, value in raw.items():
+        if isinstance(value, BaseModel):
+            value = value.model_dump()
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{key}."))
+        elif f"{prefix}{key}" == "wan":
+            flat["wan.link"] = value
+        else:
+            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dotted keys as nested sections."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        place = nested
+        *head, name = key.split(".")
+        for part in head:
+            inner = place.setdefault(part, {})
+            if not isinstance(inner, dict):  # `cloud = 3` beside `cloud.alpha`: the former is the error
+                break
+            place = inner
+        else:
+            place[name] = value
+    return nested
+
+
+def explain(
+    error: ValidationError, known: Mapping[str, tuple[str, Any]], sources: Mapping[str, str]
+) -> list[str]:
+    """Return one sentence per wrong key: what is allowed, what it got, where, and the default.
+
+    `known` maps every key to what it allows and its default, `sources` a key to where its value came from.
+    """
+    sections = {key.split(".")[0] for key in known if "." in key}
+    problems: dict[str, str] = {}
+    for detail in error.errors():
+        parts = [str(part) for part in detail["loc"]]
+        if not parts:  # raised by the checks across keys
+            return str(detail["ctx"]["error"]).splitlines()
+        depth = 2 if parts[0] in sections and len(parts) > 1 else 1
+        key = ".".join(parts[:depth])
+        where = f" ({sources[key]})" if key in sources else ""
+        if detail["type"] == "extra_forbidden":
+            near = _nearest(key, known)
+            hint = f"did you mean {near}?" if near else "`hiflash run --help` lists the keys"
+            problems[key] = f"unknown key {key}{where}; {hint}"
+        elif key in known:
+            allowed, default = known[key]
+            got = detail["input"]
+            problems.setdefault(
+                key,
+                f"{key} must be {allowed}, got {_shown(got)}{where}. The default is {json.dumps(default)}.",
+            )
+        else:
+            problems[key] = f"{key} must be a section of keys, got {_shown(detail['input'])}{where}"
+    return list(problems.values())
+
+
+def _nearest(key: str, known: Mapping[str, Any]) -> str | None:
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+    if close:
+        return str(close[0])
+    leaves = {name.split(".")[-1]: name for name in known}
+    close = difflib.get_close_matches(key.split(".")[-1], leaves, n=1, cutoff=0.8)
+    return leaves[close[0]] if close else None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= 60 else text[:57] + "..."

