@@ -12,13 +12,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from hiflash.core.methods import METHODS
 from hiflash.errors import ConfigError
 from hiflash.settings import explain, flatten, nest, read_toml
 
-__all__ = ["Config", "describe_keys"]
+__all__ = ["Config", "describe_keys", "inapplicable"]
 
 DATASETS = ("mnist5k", "mnist", "cifar10", "femnist")
 
@@ -97,7 +105,7 @@ class EdgeSection(_Section):
         "none", '> 0 or "none"', "virtual seconds after which a round closes"
     )
     quorum: Annotated[float, Field(gt=0, le=1)] = _key(
-        1.0, "in (0, 1]", "share of the clients that must have answered by the deadline"
+        0.5, "in (0, 1]", "share of a round's clients that must have delivered something usable"
     )
 
 
@@ -112,7 +120,7 @@ class CloudSection(_Section):
         "none", '> 0 or "none"', "sync: virtual seconds until a round closes"
     )
     quorum: Annotated[float, Field(gt=0, le=1)] = _key(
-        1.0, "in (0, 1]", "sync: share of a round that must be in at the deadline"
+        0.5, "in (0, 1]", "sync: share of a round that must have delivered something usable"
     )
     mixing: Literal["interpolate", "delta"] = _key(
         "interpolate", '"interpolate" or "delta"', "async: move towards the edge model, or add its change"
@@ -243,24 +251,37 @@ class Config(_Section):
     model: ModelSection = ModelSection()
     cost: CostSection = CostSection()
 
-    def __init__(self, **settings: Any) -> None:
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, _sources: Mapping[str, str] | None = None, **settings: Any) -> None:
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise ConfigError(_explain(error, {})) from None
+            raise ConfigError(_explain(error, _sources or {})) from None
+        self._given = flatten(settings)
 
     @classmethod
     def load(cls, path: Path | str | None = None, overrides: Mapping[str, Any] | None = None) -> Self:
         """Return the configuration of a TOML file with dotted overrides on top."""
-        from_file = flatten(read_toml(Path(path))) if path else {}
-        over = flatten(dict(overrides or {}))
-        sources = {key: str(path) for key in from_file} | dict.fromkeys(over, "given beside the file")
-        if not path:
-            sources = {}
-        try:
-            return cls.model_validate(nest({**from_file, **over}))
-        except ValidationError as error:
-            raise ConfigError(_explain(error, sources)) from None
+        return cls._layered(flatten(read_toml(Path(path))) if path else {}, overrides or {}, str(path))
+
+    def with_settings(self, overrides: Mapping[str, Any]) -> Self:
+        """Return this configuration with other settings on top; another method brings its own recipe."""
+        return self._layered(self._given, overrides, "the configuration")
+
+    @classmethod
+    def _layered(cls, below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> Self:
+        below, above = dict(below), flatten(above)
+        switched = any(
+            above.get(name, below.get(name)) != below.get(name) for name in ("method", "data.name")
+        )
+        if switched and below:
+            # What the old method or dataset would have given anyway was no choice, and must not stick.
+            named = {name: below[name] for name in ("method", "data.name") if name in below}
+            usual = cls(**named).settings()
+            below = {k: v for k, v in below.items() if k in named or usual.get(k) != v}
+        sources = {key: where for key in below if key not in above}
+        return cls(_sources=sources if below else {}, **nest({**below, **above}))
 
     @model_validator(mode="before")
     @classmethod
@@ -347,6 +368,12 @@ class Config(_Section):
             lines.append(f"{name} = {json.dumps(value)}")
         return "\n".join(lines) + "\n"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.settings() == other.settings()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
     def digest(self) -> str:
         """Return a short hash of what decides the results: not of workers, device or checkpoints."""
         decisive = {
@@ -358,6 +385,15 @@ class Config(_Section):
 
 
 _SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
+
+
+def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
+    """Return the keys that mean nothing to a method."""
+    settings = {**METHODS[method].settings, **given}
+    schedule = settings.get("cloud.schedule", "async")
+    keys = {"async": SYNC_ONLY, "sync": ASYNC_ONLY}.get(schedule, ASYNC_ONLY + SYNC_ONLY)
+    no_edges = ("edge.edge_rounds", "edge.redraw", "edge.clients_per_round")
+    return {*keys, *(no_edges if settings.get("federation.flat") else ())}
 
 
 def describe_keys() -> Iterator[tuple[str, str, Any, str]]:

@@ -77,7 +77,8 @@ def resume(
         federation = build(config, data, model, parts)
         try:
             going = _Run(federation, folder, progress, pause)
-            going.restore(state)
+            if state is not None:
+                going.restore(state)
             return going.go()
         finally:
             federation.pool.close()
@@ -134,14 +135,15 @@ class _Run:
         result = self._result(reason)
         self._log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest})
         if self.folder is not None:
-            self.folder.finish(result.to_dict(), to_bytes(result.weights, self.federation.spec))
             _draw(result, self.folder.path / "figure")
+            self.folder.finish(result.to_dict(), to_bytes(result.weights, self.federation.spec))
         return result
 
     def _result(self, reason: str) -> Result:
         federation, session = self.federation, self.session
         config, engine = federation.config, session.engine
         last = session.evaluations[-1]
+        divergences = federation.js_per_edge()
         centralized = config.cloud.schedule == "centralized"
         return Result(
             name=self.folder.path.name if self.folder else f"{config.method}-s{config.seed}",
@@ -155,9 +157,10 @@ class _Run:
             trainer=federation.pool.name,
             stop_reason=reason,
             stop_target=None if config.stop.target == "none" else config.stop.target,
-            parameters=federation.spec.size,
+            parameters=federation.parameters,
             version=engine.version,
-            total_js=0.0 if centralized else federation.total_js(),
+            total_js=sum(divergences),
+            js_per_edge=divergences,
             cluster_sizes=[] if centralized else [len(cluster) for cluster in federation.clusters],
             sample_overlap=federation.split.overlap,
             accuracy=last["accuracy"],
@@ -185,13 +188,9 @@ class _Run:
 def _config(
     config: Config | str | Path | None, settings: dict[str, Any], data: Dataset | None, model: object
 ) -> Config:
-    base: dict[str, Any] = config.settings() if isinstance(config, Config) else {}
-    if data is not None:
-        base["data.name"] = "own"
-    if model is not None:
-        base["model.name"] = "own"
-    path = None if isinstance(config, Config) else config
-    return Config.load(path, {**base, **settings})
+    own = {"data.name": data, "model.name": model}
+    settings = {**settings, **{key: "own" for key, value in own.items() if value is not None}}
+    return config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
 
 
 def _target(config: Config) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hiflash.config import Config
 from hiflash.core.aggregation import Delta, Interpolate, Mixing
-from hiflash.core.association import random_association, total_js
+from hiflash.core.association import js_per_edge, random_association
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.cost import WanLink, compute_seconds, send_seconds
@@ -51,9 +51,11 @@ class Federation:
     data: Dataset
     split: Partition
     clusters: list[list[int]]
+    edge_clusters: list[list[int]]
     model_name: str
     initial: Weights
     spec: Spec
+    parameters: int
     pool: WorkerPool
 
     def engine(self, log: Log) -> Engine:
@@ -69,10 +71,12 @@ class Federation:
             )
         return self._simulator(log)
 
-    def total_js(self) -> float:
-        """Return how far the edges' label distributions are from the global one, summed."""
+    def js_per_edge(self) -> list[float]:
+        """Return how far each edge's label distribution is from the global one."""
+        if self.config.cloud.schedule == "centralized":
+            return []
         counts = label_counts(self.data.y, self.split.parts, self.data.classes)
-        return total_js(counts, self.clusters)
+        return js_per_edge(counts, self.clusters)
 
     def _simulator(self, log: Log) -> Simulator:
         config = self.config
@@ -80,13 +84,13 @@ class Federation:
         edges = [self._edge(index, world) for index in range(len(self.clusters))]
         synchronous = config.cloud.schedule == "sync"
         # Flat methods have no slots (decision 14), and a synchronous cloud starts its rounds itself.
-        slot_s = None if synchronous or config.federation.flat else config.resources.slot_s
+        slotted = not (synchronous or config.federation.flat)
         ledger = Ledger(
             edges=len(edges),
             flat=config.federation.flat,
             synchronous=synchronous,
             model_bytes=world.model_bytes,
-            mean_cost_s=world.mean_cost_s(config.federation.edges),
+            cost_unit_s=world.cost_unit_s,
             slot_s=config.resources.slot_s,
             compute_weight=config.cost.compute_weight,
             send_weight=config.cost.send_weight,
@@ -96,10 +100,18 @@ class Federation:
             "client_steps": _number(config.stop.client_steps),
             "virtual_s": _number(config.stop.virtual_s),
         }
-        cloud = self._cloud(edges, slot_s)
-        return Simulator(cloud, edges, world, ledger, self.pool, slot_s=slot_s, limits=limits, log=log)
+        return Simulator(
+            self._cloud(edges, slotted),
+            edges,
+            world,
+            ledger,
+            self.pool,
+            slot_s=config.resources.slot_s if slotted else None,
+            limits=limits,
+            log=log,
+        )
 
-    def _cloud(self, edges: Sequence[Edge], slot_s: float | None) -> Cloud:
+    def _cloud(self, edges: Sequence[Edge], slotted: bool) -> Cloud:
         cloud, seed = self.config.cloud, self.config.seed
         examples = {edge.edge: edge.examples for edge in edges}
         norm_bound = _number(cloud.norm_bound) or math.inf
@@ -128,7 +140,8 @@ class Federation:
             policy=policy,
             seed=seed,
             enforce=cloud.enforce,
-            slot_s=slot_s,
+            slot_s=self.config.resources.slot_s,
+            slotted=slotted,
             norm_bound=norm_bound,
         )
 
@@ -170,12 +183,10 @@ class Federation:
         )
         low, high = resources.bandwidth_mhz
         bandwidth_hz = 1e6 * rng(seed, "bandwidth").uniform(low, high, (edges, clients))
-        if config.federation.flat:  # a flat client uses the access hop of its best edge
-            own_hz = bandwidth_hz.max(axis=0)
-        else:
-            own_hz = np.empty(clients)
-            for edge, cluster in enumerate(self.clusters):
-                own_hz[cluster] = bandwidth_hz[edge, cluster]
+        send_s = send_seconds(self.spec.size, bandwidth_hz, resources.snr_db)
+        of_clusters_s = np.empty(clients)
+        for edge, cluster in enumerate(self.edge_clusters):
+            of_clusters_s[cluster] = send_s[edge, cluster]
         stream = rng(seed, "wan links", "clients" if config.federation.flat else "edges")
         links = [
             WanLink(rtt_ms / 1e3, mbps * 1e6 / 8, wan.jitter)
@@ -187,7 +198,10 @@ class Federation:
         ]
         return World(
             compute_s=compute_s,
-            send_s=send_seconds(self.spec.size, own_hz, resources.snr_db),
+            # A flat client uses the access hop of its best edge.
+            send_s=send_s.min(axis=0) if config.federation.flat else of_clusters_s,
+            # The unit of cost is the mean edge at H = 2, for flat methods too: so they can be compared.
+            cost_unit_s=(2 * float(compute_s.sum()) / edges, 2 * float(of_clusters_s.sum()) / edges),
             clusters=self.clusters,
             links=links if wan.link == "on" else None,
             model_bytes=4 * self.spec.size,
@@ -209,14 +223,14 @@ def build(
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
     dataset = data if data is not None else load(config.data.name, config.data.dir or None)
     clients = config.federation.clients
-    if parts is not None:
+    if config.cloud.schedule == "centralized":
+        split = Partition([np.arange(len(dataset.y))], 0.0, "pooled")
+    elif parts is not None:
         if len(parts) != clients:
             raise ConfigError(
                 f"parts has {len(parts)} clients, federation.clients is {clients}; make them equal"
             )
         split = own_parts(parts, len(dataset.y))
-    elif config.cloud.schedule == "centralized":
-        split = Partition([np.arange(len(dataset.y))], 0.0, "pooled")
     else:
         stream = rng(config.seed, "partition")
         split = partition(
@@ -227,10 +241,10 @@ def build(
             classes=dataset.classes,
             writers=dataset.writers,
         )
-    clusters = [[client] for client in range(len(split.parts))]
-    if not config.federation.flat and config.cloud.schedule != "centralized":
-        clusters = random_association(clients, config.federation.edges, rng(config.seed, "association"))
-    return _with_model(config, dataset, split, clusters, model)
+    edge_clusters = random_association(clients, config.federation.edges, rng(config.seed, "association"))
+    flat = config.federation.flat or config.cloud.schedule == "centralized"
+    clusters = [[client] for client in range(len(split.parts))] if flat else edge_clusters
+    return _with_model(config, dataset, split, clusters, edge_clusters, model)
 
 
 def _with_model(
@@ -238,6 +252,7 @@ def _with_model(
     data: Dataset,
     split: Partition,
     clusters: list[list[int]],
+    edge_clusters: list[list[int]],
     model: nn.Module | Callable[[], nn.Module] | None,
 ) -> Federation:
     import torch
@@ -260,7 +275,7 @@ def _with_model(
 
     if data.x.ndim != 4 and config.data.augment:
         raise ConfigError(f"data.augment needs images, and these samples have shape {shape}; leave it out")
-    initial, spec = initial_weights(make, config.seed)
+    initial, spec, trainable = initial_weights(make, config.seed)
     device = resolve_device(config.device)
     x, x_test = (torch.from_numpy(array).to(device) for array in data.normalised())
     y, y_test = (torch.from_numpy(array).to(device) for array in (data.y, data.y_test))
@@ -272,7 +287,7 @@ def _with_model(
         )
 
     pool = WorkerPool(make_trainer, config.workers or os.cpu_count() or 1, len(data.y_test))
-    return Federation(config, data, split, clusters, name, initial, spec, pool)
+    return Federation(config, data, split, clusters, edge_clusters, name, initial, spec, trainable, pool)
 
 
 def _number(value: float | str) -> float | None:

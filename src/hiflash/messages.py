@@ -173,10 +173,11 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class RoundApplied:
-    """A synchronous round closed: these leases make up the new version (none: below the quorum)."""
+    """A synchronous round closed: these leases make up the new version, or were in vain below the quorum."""
 
     version: int
     leases: tuple[int, ...]
+    dropped: tuple[int, ...]
     now: float
 
 

@@ -48,6 +48,7 @@ class Result:
     response_latency_ms: float
     waiting_ms: float
     total_js: float
+    js_per_edge: list[float]
     cluster_sizes: list[int]
     sample_overlap: float
     accuracy: float

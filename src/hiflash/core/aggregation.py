@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from hiflash.core.staleness import mixing_weight
+from hiflash.core.state import Stateful
 from hiflash.messages import ClientUpdate, Weights
 from hiflash.weights import finite, weighted_mean
 
@@ -35,16 +36,16 @@ class Mixing(Protocol):
         """Return the next global model, or None where the update is only buffered."""
         ...
 
-    def snapshot(self) -> dict[str, Weights]:
+    def snapshot(self) -> dict[str, Any]:
         """Return what a resumed run needs."""
         ...
 
-    def restore(self, state: dict[str, Weights]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Take back a snapshot."""
         ...
 
 
-class Interpolate:
+class Interpolate(Stateful):
     """The paper's rule: `w <- (1 - a) w + a w_edge` with `a = alpha * penalty ** staleness`."""
 
     def __init__(self, alpha: float, penalty: float) -> None:
@@ -58,19 +59,14 @@ class Interpolate:
         a = mixing_weight(staleness, alpha=self.alpha, penalty=self.penalty)
         return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32)  # Eq. 8
 
-    def snapshot(self) -> dict[str, Weights]:
-        """Return nothing: there is no state."""
-        return {}
 
-    def restore(self, state: dict[str, Weights]) -> None:
-        """Do nothing: there is no state."""
-
-
-class Delta:
+class Delta(Stateful):
     """Adds what the edge changed: `u <- momentum u + (w_edge - w_base); w <- w + a u`.
 
     Interpolation drags the global model back towards the stale base; the difference does not.
     """
+
+    STATE = ("direction",)
 
     def __init__(self, alpha: float, penalty: float, momentum: float = 0.0) -> None:
         self.alpha = alpha
@@ -90,11 +86,3 @@ class Delta:
         if finite(mixed):  # a refused update must leave no trace in the momentum either
             self.direction = direction if self.momentum else None
         return mixed
-
-    def snapshot(self) -> dict[str, Weights]:
-        """Return the momentum."""
-        return {} if self.direction is None else {"direction": self.direction}
-
-    def restore(self, state: dict[str, Weights]) -> None:
-        """Take the momentum back."""
-        self.direction = state.get("direction")

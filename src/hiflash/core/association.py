@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["js_divergence", "label_distribution", "random_association", "total_js"]
+__all__ = ["js_divergence", "js_per_edge", "label_distribution", "random_association"]
 
 Clusters = list[list[int]]
 Counts = npt.NDArray[np.int64]
@@ -38,14 +38,13 @@ def js_divergence(p: Floats, q: Floats) -> float:
     return (_kl(p, middle) + _kl(q, middle)) / 2
 
 
-def total_js(counts: Counts, clusters: Clusters) -> float:
-    """Return the sum over non-empty edges of the divergence from the global label distribution."""
+def js_per_edge(counts: Counts, clusters: Clusters) -> list[float]:
+    """Return each cluster's divergence from the global label distribution; an empty one has none."""
     overall = label_distribution(counts.sum(axis=0))
-    return sum(
-        js_divergence(label_distribution(counts[cluster].sum(axis=0)), overall)
+    return [
+        js_divergence(label_distribution(counts[cluster].sum(axis=0)), overall) if cluster else 0.0
         for cluster in clusters
-        if cluster
-    )
+    ]
 
 
 def _kl(p: Floats, q: Floats) -> float:

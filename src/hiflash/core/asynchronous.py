@@ -22,10 +22,12 @@ ENFORCEMENTS = ("admit", "discard", "cancel")
 class AsyncCloud(Cloud):
     """Scheduler and updater of the paper in one strictly sequential state machine.
 
-    With `slot_s`, one waiting edge drawn uniformly is answered at each `Slot`; without, every check-in
-    is answered at once. `enforce` says what a threshold does: `admit` starts an edge only if every
-    lease is expected to stay fresh enough, `discard` starts any and refuses late uploads, `cancel` is
-    `discard` that also tells an edge between its rounds when going on is useless.
+    If `slotted`, one waiting edge drawn uniformly is answered at each `Slot`; else every check-in is
+    answered at once. Whoever is turned away may ask again after `slot_s`.
+
+    `enforce` says what a threshold does: `admit` starts an edge only if every lease is expected to stay
+    fresh enough, `discard` starts any and refuses late uploads, `cancel` is `discard` that also tells an
+    edge between its rounds when going on is useless.
     """
 
     def __init__(
@@ -37,7 +39,8 @@ class AsyncCloud(Cloud):
         policy: ThresholdPolicy,
         seed: int,
         enforce: str = "admit",
-        slot_s: float | None = None,
+        slot_s: float,
+        slotted: bool = True,
         **limits: float,
     ) -> None:
         super().__init__(weights, examples, **limits)
@@ -46,6 +49,7 @@ class AsyncCloud(Cloud):
         self.seed = seed
         self.enforce = enforce
         self.slot_s = slot_s
+        self.slotted = slotted
 
     def view(self, now: float) -> CloudView:
         """Return what a policy may look at."""
@@ -66,7 +70,7 @@ class AsyncCloud(Cloud):
         self.mixing.restore(state["mixing"])
 
     def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
-        return [] if self.slot_s is not None else self._answer(check_in.edge, check_in.now)
+        return [] if self.slotted else self._answer(check_in.edge, check_in.now)
 
     def _slot(self, slot: Slot) -> list[Any]:
         if not self.waiting:
@@ -87,7 +91,7 @@ class AsyncCloud(Cloud):
                 reason = "waited"
         if reason:
             del self.waiting[edge]
-            return [Refuse(edge, check_in.request_id, reason, self.slot_s or check_in.costs.down_s, now)]
+            return [Refuse(edge, check_in.request_id, reason, self.slot_s, now)]
         return [self._grant(edge, threshold, now)]
 
     def _progress(self, call: Progress) -> list[Any]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hiflash.core.state import Stateful
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -51,10 +52,10 @@ class Lease:
     expires_at: float
 
 
-class Cloud:
+class Cloud(Stateful):
     """Leases and the checks every upload passes, whatever the schedule. `handle` is the one door in."""
 
-    STATE: tuple[str, ...] = (
+    STATE: ClassVar[tuple[str, ...]] = (
         "weights",
         "version",
         "leases",
@@ -117,15 +118,6 @@ class Cloud:
         """Return whether an upload under this lease is already known to be refused."""
         lease = self.leases.get(lease_id)
         return lease is None or self.version - lease.base_version > lease.threshold
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the whole state."""
-        return {name: getattr(self, name) for name in self.STATE}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a snapshot."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
 
     # What a schedule decides.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.core.state import Stateful
 from hiflash.seeding import rng
 
 __all__ = ["Fluctuation", "WanLink", "compute_seconds", "send_seconds"]
@@ -48,12 +48,14 @@ class WanLink:
         return self.mean_s(model_bytes) * math.exp(noise)
 
 
-class Fluctuation:
+class Fluctuation(Stateful):
     """Log-resources as AR(1) processes, one step per virtual second: `x <- rho x + sqrt(1 - rho^2) s xi`.
 
     A resource is its mean times `exp(x)`. The process does not depend on who asks or when: second t is
     made from second t - 1 and the stream (seed, "fluctuation", t).
     """
+
+    STATE = ("first", "states")
 
     def __init__(self, size: int, *, rho: float, spread: float, seed: int) -> None:
         self.size = size
@@ -78,14 +80,6 @@ class Fluctuation:
         if passed > 0:
             del self.states[:passed]
             self.first += passed
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the seconds that are known."""
-        return {"first": self.first, "states": self.states}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self.first, self.states = state["first"], state["states"]
 
     def _noise(self, second: int) -> Floats:
         return rng(self.seed, "fluctuation", second).standard_normal(self.size)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hiflash.core.state import Stateful
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -84,7 +85,7 @@ class ClientPlan:
         return float(self.lr * self.lr_decay ** (taken // self.lr_decay_steps))
 
 
-class Edge:
+class Edge(Stateful):
     """Trains its cluster for one lease after the other. `handle` is the one door to its state."""
 
     STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
@@ -180,15 +181,6 @@ class Edge:
         """Take a grant that was sent at `grant.now` and arrives now."""
         self.estimates = self.estimates.observe(down_s=now - grant.now)
         return self.handle(replace(grant, now=now))
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the whole state."""
-        return {name: getattr(self, name) for name in self.STATE}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a snapshot."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
 
     def _draw_rounds(self, draw: int) -> int:
         return int(rng(self.seed, "edge_rounds", self.edge, draw).choice(self.edge_rounds))

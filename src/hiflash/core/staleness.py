@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from hiflash.core.state import Stateful
 from hiflash.messages import EdgeCosts
 from hiflash.seeding import rng
 
@@ -51,16 +53,16 @@ class ThresholdPolicy(Protocol):
         """Return the staleness that the edge's next upload may have, or `REFUSE`."""
         ...
 
-    def snapshot(self) -> dict[str, int]:
+    def snapshot(self) -> dict[str, Any]:
         """Return what a resumed run needs to go on deciding alike."""
         ...
 
-    def restore(self, state: dict[str, int]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Take back a snapshot."""
         ...
 
 
-class FixedThreshold:
+class FixedThreshold(Stateful):
     """The same threshold for everyone; infinity never binds."""
 
     def __init__(self, threshold: float) -> None:
@@ -70,16 +72,11 @@ class FixedThreshold:
         """Return the threshold."""
         return self.threshold
 
-    def snapshot(self) -> dict[str, int]:
-        """Return nothing: there is no state."""
-        return {}
 
-    def restore(self, state: dict[str, int]) -> None:
-        """Do nothing: there is no state."""
-
-
-class RandomThreshold:
+class RandomThreshold(Stateful):
     """Uniform on 0..maximum, drawn anew at every ask: the paper's bar for learned thresholds."""
+
+    STATE = ("asked",)
 
     def __init__(self, maximum: int, seed: int) -> None:
         self.maximum = maximum
@@ -90,14 +87,6 @@ class RandomThreshold:
         """Return the next draw."""
         self.asked += 1
         return int(rng(self.seed, "threshold", self.asked).integers(self.maximum + 1))
-
-    def snapshot(self) -> dict[str, int]:
-        """Return how many draws were made."""
-        return {"asked": self.asked}
-
-    def restore(self, state: dict[str, int]) -> None:
-        """Go on after as many draws."""
-        self.asked = state["asked"]
 
 
 def mixing_weight(staleness: int, *, alpha: float, penalty: float) -> float:

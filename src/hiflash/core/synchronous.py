@@ -111,12 +111,11 @@ class SyncCloud(Cloud):
         effects: list[Any] = []
         for lease_id in sorted(closing.missing):
             effects += self._end(self.leases[lease_id], "late", now)
-        used: tuple[int, ...] = ()
-        if closing.models and len(closing.models) >= self.quorum * closing.size:
-            # By edge, not by arrival: float addition is not associative.
-            order = sorted(closing.models, key=lambda lease_id: closing.models[lease_id][0])
-            models = [closing.models[lease_id] for lease_id in order]
-            self.weights = weighted_mean([m for _, m, _ in models], [n for _, _, n in models])
-            self.version += 1
-            used = tuple(order)
-        return [*effects, RoundApplied(self.version, used, now)]
+        # By edge, not by arrival: float addition is not associative.
+        order = tuple(sorted(closing.models, key=lambda lease_id: closing.models[lease_id][0]))
+        if not order or len(order) < self.quorum * closing.size:
+            return [*effects, RoundApplied(self.version, (), order, now)]
+        models = [closing.models[lease_id] for lease_id in order]
+        self.weights = weighted_mean([model for _, model, _ in models], [count for _, _, count in models])
+        self.version += 1
+        return [*effects, RoundApplied(self.version, order, (), now)]

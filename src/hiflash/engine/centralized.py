@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hiflash.core.edge import ClientPlan
+from hiflash.core.state import Stateful
 from hiflash.engine.promise import Trainer
 from hiflash.messages import ClientTask, Weights
 
 __all__ = ["Centralized"]
 
-STEPS_AT_ONCE = 100  # the learning rate is fixed within a task and decays after as many
+STEPS_AT_ONCE = 100
 
 
-class Centralized:
+class Centralized(Stateful):
     """An engine without a federation: nothing is communicated, no client works, no virtual time passes."""
 
     def __init__(
@@ -34,19 +35,22 @@ class Centralized:
         self.seed = seed
         self.log = log
         self.taken = 0
+        self.version = 0
 
-    version = 0
+    STATE = ("weights", "taken", "version")
 
     def start(self) -> None:
         """Do nothing: there is nobody to wait for."""
 
     def step(self) -> None:
-        """Take the next hundred steps."""
-        count = min(STEPS_AT_ONCE, self.steps - self.taken)
+        """Take the next hundred steps, or fewer where the learning rate changes or the end is near."""
+        until_decay = self.plan.lr_decay_steps - self.taken % self.plan.lr_decay_steps
+        count = min(STEPS_AT_ONCE, until_decay, self.steps - self.taken)
         task = ClientTask(0, self.taken, count, self.plan.rate(self.taken), self.weights, self.seed)
         (result,) = self.trainer.train([task])
         self.weights = result.weights
         self.taken += count
+        self.version += 1
         self.log(0.0, "train", {"steps": self.taken, "loss": result.loss})
 
     def evaluations_due(self, every: int) -> int:
@@ -77,11 +81,3 @@ class Centralized:
             "response_latency_ms": 0.0,
             "waiting_ms": 0.0,
         }
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the whole state."""
-        return {"weights": self.weights, "taken": self.taken}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a snapshot."""
-        self.weights, self.taken = state["weights"], state["taken"]

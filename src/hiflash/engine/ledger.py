@@ -1,12 +1,14 @@
-"""The books of a run: communications, steps, bytes and costs (SPEC of the metrics: docs/metrics.md)."""
+"""The books of a run: communications, steps, bytes and costs (docs/metrics.md says what each means)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hiflash.core.state import Stateful
 from hiflash.engine.world import Timeline
 from hiflash.messages import Grant, Verdict
 
@@ -24,7 +26,7 @@ class OpenLease:
     in_flight: bool = True
 
 
-class Ledger:
+class Ledger(Stateful):
     """Counts what happens and what it costs, from the events alone."""
 
     COUNTS = (
@@ -52,7 +54,7 @@ class Ledger:
         flat: bool,
         synchronous: bool,
         model_bytes: int,
-        mean_cost_s: tuple[float, float],
+        cost_unit_s: tuple[float, float],
         slot_s: float,
         compute_weight: float,
         send_weight: float,
@@ -60,7 +62,7 @@ class Ledger:
         self.flat = flat
         self.synchronous = synchronous
         self.model_bytes = model_bytes
-        self.mean_compute_s, self.mean_send_s = mean_cost_s
+        self.compute_unit_s, self.send_unit_s = cost_unit_s
         self.slot_s = slot_s
         self.compute_weight = compute_weight
         self.send_weight = send_weight
@@ -101,7 +103,7 @@ class Ledger:
 
     def slot(self, now: float) -> int:
         """Return the index of the slot that `now` lies in."""
-        return math.floor(now / self.slot_s)
+        return math.floor(now / self.slot_s + 1e-9)  # k * slot_s / slot_s may fall just short of k
 
     def granted(self, grant: Grant, timeline: Timeline) -> None:
         """Open the books of a lease."""
@@ -141,8 +143,8 @@ class Ledger:
         lease = self.open[lease_id]
         if lease.in_flight:
             lease.in_flight = False
-            self.compute_cost += lease.timeline.compute_s(lease.rounds_done) / self.mean_compute_s
-            self.send_cost += lease.timeline.send_s(lease.rounds_done) / self.mean_send_s
+            self.compute_cost += lease.timeline.compute_s(lease.rounds_done) / self.compute_unit_s
+            self.send_cost += lease.timeline.send_s(lease.rounds_done) / self.send_unit_s
 
     def settle(self, lease_id: int, *, applied: bool, staleness: int = 0) -> None:
         """Close the books of a lease."""
@@ -161,7 +163,7 @@ class Ledger:
             for lease in self.open.values()
             if lease.in_flight
         )
-        compute = self.compute_cost + running / self.mean_compute_s
+        compute = self.compute_cost + running / self.compute_unit_s
         total = self.compute_weight * compute + self.send_weight * self.send_cost + self.slot(now) + 1
         return {"compute_cost": compute, "send_cost": self.send_cost, "total_cost": total}
 
@@ -196,14 +198,9 @@ class Ledger:
         applied = sum(self.staleness.values())
         return sum(tau * count for tau, count in self.staleness.items()) / applied if applied else 0.0
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the books."""
-        return {name: getattr(self, name) for name in self.STATE}
-
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Take the books back."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
+        super().restore(state)
         self.staleness, self.thresholds = Counter(self.staleness), Counter(self.thresholds)
 
     def _share(self, timeline: Timeline, now: float) -> float:

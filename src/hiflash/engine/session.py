@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from hiflash.core.state import Stateful
 from hiflash.messages import Weights
 
 __all__ = ["TARGETS", "Engine", "Session"]
@@ -61,7 +62,7 @@ class Engine(Protocol):
         ...
 
 
-class Session:
+class Session(Stateful):
     """Runs until a stop condition holds or somebody asks it to pause."""
 
     STATE = ("evaluations", "targets", "targets_stable", "evaluated", "wall_s", "started")
@@ -106,6 +107,7 @@ class Session:
             self.engine.start()
             self.started = True
             self.checkpoint(self.snapshot())
+        self.progress(self.status())
         while (reason := self._reason()) is None:
             if self.pause():
                 self.checkpoint(self.snapshot())
@@ -123,7 +125,7 @@ class Session:
             if now - self._saved >= self.checkpoint_s:
                 self._saved = now
                 self.checkpoint(self.snapshot())
-        if not self.evaluations or self.evaluations[-1]["version"] != self.engine.version:
+        if not self._evaluated_now():
             self._evaluate()
         self.wall_s += time.monotonic() - clock
         self.progress(self.status())
@@ -145,12 +147,11 @@ class Session:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state of the run."""
-        return {name: getattr(self, name) for name in self.STATE} | {"engine": self.engine.snapshot()}
+        return super().snapshot() | {"engine": self.engine.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
+        super().restore(state)
         self.engine.restore(state["engine"])
 
     def _reason(self) -> str | None:
@@ -162,9 +163,15 @@ class Session:
                 return f"{budget} used up"
         return None
 
+    def _evaluated_now(self) -> bool:
+        """Return whether the last evaluation is of the final model and the final count."""
+        last = self.evaluations[-1] if self.evaluations else {}
+        now = (self.engine.version, self.engine.totals()["communications"])
+        return (last.get("version"), last.get("communications")) == now
+
     def _evaluate(self) -> None:
         version = self.engine.version
-        if self._tested is None or self._tested[0] != version or version == 0:
+        if self._tested is None or self._tested[0] != version:
             self._tested = (version, self.evaluate(self.engine.weights))
         accuracy, loss = self._tested[1]
         row = {**self.engine.totals(), "version": version, "accuracy": accuracy, "loss": loss}

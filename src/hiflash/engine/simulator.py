@@ -16,6 +16,7 @@ from typing import Any
 
 from hiflash.core.cloud import Cloud
 from hiflash.core.edge import Edge
+from hiflash.core.state import Stateful
 from hiflash.engine.ledger import Ledger
 from hiflash.engine.promise import Trainer, resolve
 from hiflash.engine.world import World
@@ -51,7 +52,7 @@ class RoundEnd:
     index: int
 
 
-class Simulator:
+class Simulator(Stateful):
     """Drives one cloud and its edges through virtual time, one event per `step`."""
 
     STATE = ("now", "heap", "counter", "last_slot", "slot_due", "deadline", "open_rounds")
@@ -154,7 +155,7 @@ class Simulator:
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state of the simulation."""
         return {
-            **{name: getattr(self, name) for name in self.STATE},
+            **super().snapshot(),
             "cloud": self.cloud.snapshot(),
             "edges": [edge.snapshot() for edge in self.edges],
             "world": self.world.snapshot(),
@@ -163,8 +164,7 @@ class Simulator:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
+        super().restore(state)
         self.cloud.restore(state["cloud"])
         for edge, saved in zip(self.edges, state["edges"], strict=True):
             edge.restore(saved)
@@ -209,6 +209,8 @@ class Simulator:
                 case RoundApplied():
                     for lease_id in effect.leases:
                         self.ledger.settle(lease_id, applied=True)
+                    for lease_id in effect.dropped:
+                        self.ledger.settle(lease_id, applied=False)
                     self._log("round", version=effect.version, leases=list(effect.leases))
                 case Expired():  # its books stay open: the edge goes on until it is told
                     if effect.reason == "abandoned":

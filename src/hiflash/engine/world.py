@@ -56,7 +56,8 @@ class Timeline:
 class World:
     """Mean seconds per task of every client, every edge's WAN link, and their dynamics.
 
-    `compute_s` and `send_s` are indexed by client; `send_s` is that of the edge it belongs to.
+    `compute_s` and `send_s` are indexed by client; `send_s` is that of the edge it belongs to. Costs are
+    told in `cost_unit_s`, the seconds of computing and sending of a mean lease.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class World:
         *,
         compute_s: Floats,
         send_s: Floats,
+        cost_unit_s: tuple[float, float],
         clusters: Sequence[Sequence[int]],
         links: Sequence[WanLink] | None,
         model_bytes: int,
@@ -72,6 +74,7 @@ class World:
     ) -> None:
         self.compute_s = compute_s
         self.send_s = send_s
+        self.cost_unit_s = cost_unit_s
         self.clusters = [np.array(cluster, dtype=np.int64) for cluster in clusters]
         self.links = links
         self.model_bytes = model_bytes
@@ -107,13 +110,6 @@ class World:
         """Return the mean over edges of how much longer than its fastest client the others take."""
         waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in range(len(self.clusters))]
         return 1000 * float(np.mean(waits))
-
-    def mean_cost_s(self, edges: int) -> tuple[float, float]:
-        """Return the mean over edges of a lease's computing and sending seconds at H = 2.
-
-        The unit is an edge of the federation for flat methods too, so that costs can be compared.
-        """
-        return 2 * float(self.compute_s.sum()) / edges, 2 * float(self.send_s.sum()) / edges
 
     def timeline(self, edge: Edge, lease_id: int, now: float) -> Timeline:
         """Return when everything of a lease granted now will happen."""

@@ -81,12 +81,12 @@ def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     return model
 
 
-def initial_weights(make_model: Callable[[], nn.Module], seed: int) -> tuple[Weights, Spec]:
-    """Return torch's own initialisation under `seed`, and the specification of the vector."""
+def initial_weights(make_model: Callable[[], nn.Module], seed: int) -> tuple[Weights, Spec, int]:
+    """Return torch's own initialisation under `seed`, its specification, and how much of it is trained."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         flat = FlatModel(make_model(), torch.device("cpu"))
-    return flat.values.numpy().copy(), flat.spec
+    return flat.values.numpy().copy(), flat.spec, flat.trainable
 
 
 class FlatModel:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hiflash.engine.promise import TaskResult
+from hiflash.errors import ConfigError
 from hiflash.learn.models import FlatModel
 from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
@@ -36,6 +37,8 @@ def resolve_device(name: str) -> torch.device:
     """Return the device to train on; `auto` is a GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f'device {name} is not available here; use "auto" or "cpu"')
     return torch.device(name)
 
 

@@ -10,8 +10,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
-from hiflash.report.files import replacing
 from hiflash.report.units import count, percent
+from hiflash.store.files import replacing
 
 __all__ = [
     "FONT",

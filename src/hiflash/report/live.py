@@ -63,7 +63,9 @@ class LiveView:
             self._say(f"{cell}: started")
 
     def progress(self, cell: str, progress: Mapping[str, Any]) -> None:
-        """Show the latest numbers of a running cell."""
+        """Show the latest numbers of a cell, which runs if there are any."""
+        if self._cells[cell].state == "waiting":
+            self.started(cell)
         with self._lock:
             known = self._cells[cell]
             if known.state == "done":

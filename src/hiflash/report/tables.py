@@ -10,10 +10,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from hiflash.report.files import replacing
 from hiflash.report.methods import CENTRALIZED, label
 from hiflash.report.summary import MEASURES, Result, at_target, by_method, common_target, known
 from hiflash.report.units import UNKNOWN, count, duration, percent, size
+from hiflash.store.files import replacing
 
 __all__ = ["compare_table", "plain_rows", "run_table", "write_csv"]
 

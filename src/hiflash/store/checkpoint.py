@@ -99,8 +99,6 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
                 "finish the run with the version that began it"
             )
         state: dict[str, Any] = _decode(json.loads(metadata["state"]), arrays)
-    except FileNotFoundError:
-        raise RunError(f"{path} does not exist: there is nothing to resume") from None
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} is damaged ({error}); remove its folder and run again") from error
     return state

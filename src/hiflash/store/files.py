@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
-__all__ = ["write_atomic"]
+__all__ = ["remove_leftovers", "replacing", "write_atomic"]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a path beside `path` that durably takes its place on success and is removed on failure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Replace a file: write beside it, sync, rename, sync the folder; a failure leaves the old one."""
-    content = data.encode() if isinstance(data, str) else data
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Replace the content of a file; whatever happens, the old or the new content is there."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a process that was killed while it replaced a file has left behind."""
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)

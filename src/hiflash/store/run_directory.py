@@ -13,7 +13,7 @@ from typing import Any
 
 from hiflash.errors import RunError
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
-from hiflash.store.files import write_atomic
+from hiflash.store.files import remove_leftovers, write_atomic
 
 __all__ = ["RunDirectory", "check_name"]
 
@@ -71,7 +71,9 @@ class RunDirectory:
             raise RunError(
                 f"{path} is not a run directory: it has no config.toml; `--resume` takes runs/NAME"
             )
-        return cls(path)
+        folder = cls(path)
+        remove_leftovers(path)  # the lock says that nobody else is writing here
+        return folder
 
     @property
     def finished(self) -> bool:
@@ -88,8 +90,11 @@ class RunDirectory:
         self._sync_events()
         save_checkpoint(self.path / "checkpoint.safetensors", {**state, "events_bytes": self._events.tell()})
 
-    def load(self) -> dict[str, Any]:
-        """Return the last checkpoint and cut the events to where it was made."""
+    def load(self) -> dict[str, Any] | None:
+        """Return the last checkpoint and cut the events to where it was made; None if there is none yet."""
+        if not (self.path / "checkpoint.safetensors").exists():
+            self._events.truncate(0)
+            return None
         state = load_checkpoint(self.path / "checkpoint.safetensors")
         length = (self.path / "events.jsonl").stat().st_size
         if length < state["events_bytes"]:
@@ -105,7 +110,7 @@ class RunDirectory:
         return json.loads((self.path / "result.json").read_bytes())  # type: ignore[no-any-return]
 
     def finish(self, result: Mapping[str, Any], model: bytes) -> None:
-        """Write the model and, last of all, the result; the checkpoint is not needed any more."""
+        """Write the model and, last of all, the result, which says that everything else is there."""
         self._sync_events()
         write_atomic(self.path / "model.safetensors", model)
         write_atomic(self.path / "result.json", json.dumps(result, indent=1) + "\n")

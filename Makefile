@@ -1,0 +1,40 @@
+# `make help` lists the targets. Everything runs in .venv, which the first target that needs it creates.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Work on real data only where there is some; the tests that need it say so when they skip.
+PYTEST := $(BIN)/python -m pytest -n 2
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test check lint format clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1|/' | column -t -s '|'
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+install: $(READY) ## create .venv and install hiflash with its tools
+
+run: $(READY) ## compare FedAvg, HierFAVG and HiFL on real digits: a table and a figure in runs/demo
+	$(BIN)/hiflash compare examples/demo.toml --methods fedavg,hierfavg,hifl --seeds 1 --name demo
+
+test: $(READY) ## run all fast tests
+	$(PYTEST)
+
+check: lint test ## lint, types and tests
+
+lint: $(READY) ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv and caches, keep runs/
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info

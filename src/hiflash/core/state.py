@@ -1,0 +1,23 @@
+"""State that can be taken out and put back: what checkpoints and replays are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+__all__ = ["Stateful"]
+
+
+class Stateful:
+    """Something whose whole state lies in the attributes that `STATE` names."""
+
+    STATE: ClassVar[tuple[str, ...]] = ()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state."""
+        return {name: getattr(self, name) for name in self.STATE}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        for name in self.STATE:
+            setattr(self, name, state[name])

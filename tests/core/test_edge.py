@@ -1,0 +1,542 @@
+"""An edge: H synchronous rounds per lease, quorum and deadline, and what it expects them to take."""
+
+import copy
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from hiflash.core.aggregation import average_clients
+from hiflash.core.edge import ClientPlan, Edge, Estimates
+from hiflash.errors import ProtocolError
+from hiflash.messages import (
+    Abandon,
+    Cancel,
+    CheckIn,
+    ClientUpdate,
+    Deadline,
+    Grant,
+    Proceed,
+    Progress,
+    Refuse,
+    Round,
+    Slot,
+    Upload,
+    Verdict,
+)
+
+MEANS = Estimates(compute_s=10.0, send_s=5.0, round_s=4.0, down_s=1.0, up_s=2.0)
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float32)
+
+
+def plan(
+    examples: int = 10, steps: int = 3, lr: float = 0.5, decay: float = 0.5, every: int = 100
+) -> ClientPlan:
+    return ClientPlan(examples, steps, lr, decay, every)
+
+
+def make(clients=(2, 5, 9), *, rounds=(1,), plans=None, **options) -> Edge:
+    options = {"redraw": "setup", "clients_per_round": None, "aggregate": average_clients} | options
+    plans = plans or {client: plan() for client in clients}
+    return Edge(1, plans, edge_rounds=rounds, estimates=MEANS, seed=4, **options)
+
+
+def grant(edge: Edge, lease_id: int = 1, weights=None, now: float = 0.0) -> Grant:
+    return Grant(1, edge.request_id, lease_id, 0, 5, f32(0, 0) if weights is None else weights, now)
+
+
+def begin(edge: Edge, lease_id: int = 1, now: float = 0.0) -> Round:
+    edge.check_in(now)
+    (opened,) = edge.handle(grant(edge, lease_id, now=now))
+    return opened
+
+
+def answer(opened: Round, client: int, *values: float, examples=10, now: float = 1.0) -> ClientUpdate:
+    return ClientUpdate(
+        client, opened.lease_id, opened.index, f32(*(values or (1, 1))), examples, 0.1, 2.0, 1.0, now
+    )
+
+
+def finish(edge: Edge, opened: Round, now: float = 1.0) -> list:
+    """Deliver every client's update and return what follows from the last."""
+    effects = []
+    for task in opened.tasks:
+        assert effects == []
+        effects = edge.handle(answer(opened, task.client, now=now))
+    return effects
+
+
+def test_a_grant_starts_a_round_of_all_clients_from_the_granted_model():
+    edge = make(deadline_s=30.0)
+    edge.check_in(0.0)
+    weights = f32(1, 2)
+    (opened,) = edge.handle(grant(edge, 7, weights, now=3.0))
+    assert isinstance(opened, Round)
+    assert (opened.edge, opened.lease_id, opened.index, opened.deadline, opened.now) == (1, 7, 0, 33.0, 3.0)
+    assert [task.client for task in opened.tasks] == [2, 5, 9]
+    assert all(task.weights is weights and task.seed == 4 for task in opened.tasks)
+
+
+def test_one_round_ends_in_an_upload_with_the_next_check_in():
+    edge = make()
+    opened = begin(edge)
+    edge.handle(answer(opened, 9, 4, 0))
+    edge.handle(answer(opened, 2, 1, 3))
+    (sent,) = edge.handle(answer(opened, 5, 1, 3, now=6.0))
+    assert isinstance(sent, Upload)
+    assert (sent.edge, sent.lease_id, sent.examples, sent.now) == (1, 1, 30, 6.0)
+    assert sent.weights.tolist() == [2.0, 2.0]  # (4 + 1 + 1) / 3, (0 + 3 + 3) / 3
+    assert isinstance(sent.check_in, CheckIn)
+    assert sent.check_in.request_id == 2
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_h_rounds_build_on_each_other(rounds):
+    edge = make(clients=[0], rounds=[rounds])
+    effects = [begin(edge)]
+    for index in range(rounds):
+        (opened,) = effects
+        assert (opened.index, opened.tasks[0].weights.tolist()) == (index, [float(index)] * 2)
+        effects = edge.handle(answer(opened, 0, index + 1, index + 1))
+    (sent,) = effects
+    assert sent.weights.tolist() == [float(rounds)] * 2
+
+
+def test_clients_are_averaged_by_their_samples():
+    edge = make(plans={0: plan(examples=30), 1: plan(examples=10)})
+    opened = begin(edge)
+    edge.handle(answer(opened, 0, 8, 0, examples=30))
+    (sent,) = edge.handle(answer(opened, 1, 0, 8, examples=10))
+    assert sent.weights.tolist() == [6.0, 2.0]  # 3/4 * 8, 1/4 * 8
+    assert sent.examples == 40
+
+
+# Decision 16: steps and learning rate.
+
+
+def test_a_client_goes_on_counting_its_steps_over_rounds_and_leases():
+    edge = make(clients=[0], rounds=[2])
+    firsts = []
+    effects = [begin(edge)]
+    for lease_id in (2, 3, 4):
+        while isinstance(effects[0], Round):
+            firsts.append(effects[0].tasks[0].first_step)
+            effects = finish(edge, effects[0])
+        effects = edge.handle(grant(edge, lease_id))
+    assert firsts == [0, 3, 6, 9, 12, 15]
+
+
+def test_the_learning_rate_decays_with_the_clients_own_steps_and_is_fixed_within_a_task():
+    # 40 steps per task from 0: first steps 0, 40, 80, 120, 160, 200; 80 // 100 = 0 although 80 + 40 > 100
+    edge = make(plans={0: plan(steps=40, lr=0.5, decay=0.5, every=100)}, rounds=[6])
+    rates, effects = [], [begin(edge)]
+    while isinstance(effects[0], Round):
+        rates.append(effects[0].tasks[0].lr)
+        effects = finish(edge, effects[0])
+    assert rates == [0.5, 0.5, 0.5, 0.25, 0.25, 0.125]
+
+
+def test_learning_rate_of_the_papers_constants():
+    # 250 // 100 = 2: 0.01 * 0.99^2 = 0.009801
+    assert ClientPlan(600, 3, 0.01, 0.99, 100).rate(250) == pytest.approx(0.009801, rel=1e-12)
+    assert ClientPlan(600, 3, 0.01, 0.99, 100).rate(99) == 0.01
+
+
+def test_steps_count_when_a_task_is_issued_whether_or_not_its_result_is_used():
+    edge = make(clients=[0, 1], quorum=1.0, deadline_s=5.0)
+    opened = begin(edge)
+    edge.handle(answer(opened, 0))
+    (given_up,) = edge.handle(Deadline(1, 0, 5.0))  # client 1 never answered, the lease is abandoned
+    assert isinstance(given_up, Abandon)
+    (again,) = edge.handle(grant(edge, 2))
+    assert [task.first_step for task in again.tasks] == [3, 3]
+
+
+def test_steps_of_clients_that_were_not_drawn_do_not_advance():
+    edge = make(clients=range(6), clients_per_round=2)
+    opened = begin(edge)
+    drawn = {task.client for task in opened.tasks}
+    assert {client for client, taken in edge.taken.items() if taken} == drawn
+    assert len(drawn) == 2
+
+
+# Participants.
+
+
+def test_clients_per_round_draws_anew_every_round_and_lease():
+    edge = make(clients=range(10), clients_per_round=3)
+    draws = {edge.participants(lease, index) for lease in range(5) for index in range(5)}
+    assert len(draws) > 15
+    assert all(len(d) == len(set(d)) == 3 and list(d) == sorted(d) for d in draws)
+    assert edge.participants(2, 1) == edge.participants(2, 1)
+    counts = [sum(c in edge.participants(k, 0) for k in range(1000)) for c in range(10)]
+    # 300 expected of each, deviation sqrt(1000 * 0.3 * 0.7) = 14.5; 5 of them is 73
+    assert all(abs(count - 300) < 73 for count in counts)
+
+
+@pytest.mark.parametrize("per_round", [None, 3, 4, 100])
+def test_all_clients_take_part_when_as_many_are_asked_for(per_round):
+    assert make(clients=[9, 2, 5], clients_per_round=per_round).participants(1, 0) == (2, 5, 9)
+
+
+def test_upload_examples_are_those_of_every_client_that_took_part_in_some_round():
+    plans = {client: plan(examples=2**client) for client in range(8)}
+    edge = make(plans=plans, clients_per_round=2, rounds=[3])
+    effects, took_part = [begin(edge)], set()
+    while isinstance(effects[0], Round):
+        (opened,) = effects
+        took_part |= {task.client for task in opened.tasks}
+        for task in opened.tasks:
+            effects = edge.handle(answer(opened, task.client, examples=2**task.client))
+    assert effects[0].examples == sum(2**client for client in took_part)
+    assert len(took_part) > 2
+
+
+# R7: every subset of 5 clients dropped.
+
+
+@pytest.mark.parametrize("quorum", [0.2, 0.4, 0.6, 0.8, 1.0])
+def test_a_round_closes_with_a_quorum_and_is_abandoned_below(quorum):
+    needed = round(5 * quorum)
+    values = [1.0, 2.0, 4.0, 8.0, 16.0]
+    counts = [8, 4, 2, 1, 1]
+    for dropped in itertools.chain.from_iterable(itertools.combinations(range(5), n) for n in range(6)):
+        edge = make(plans={k: plan(examples=counts[k]) for k in range(5)}, quorum=quorum, deadline_s=10.0)
+        opened = begin(edge)
+        kept = [k for k in range(5) if k not in dropped]
+        effects = []
+        for k in kept:
+            effects += edge.handle(answer(opened, k, values[k], -values[k], examples=counts[k]))
+        if dropped:
+            assert effects == []
+            effects = edge.handle(Deadline(1, 0, 10.0))
+        (effect,) = effects
+        if len(kept) >= needed:
+            total = sum(counts[k] for k in kept)
+            mean = sum(values[k] * counts[k] for k in kept) / total  # renormalised over who is in
+            assert isinstance(effect, Upload)
+            assert effect.weights.tolist() == pytest.approx([mean, -mean], rel=1e-6)
+            assert effect.examples == total
+        else:
+            assert isinstance(effect, Abandon)
+            assert (effect.lease_id, effect.check_in.request_id, effect.now) == (1, 2, 10.0)
+            assert opened.tasks[0].weights.tolist() == [0.0, 0.0]  # nothing was written into the model
+            assert edge.grant is None
+
+
+@pytest.mark.parametrize(
+    ("clients", "quorum", "enough"), [(25, 0.28, 7), (20, 0.55, 11), (10, 0.7, 7), (5, 0.5, 3)]
+)
+def test_the_quorum_is_the_share_of_the_clients_whatever_floats_make_of_it(clients, quorum, enough):
+    # 0.28 of 25 is 7, although ceil(0.28 * 25) = ceil(7.000000000000001) = 8
+    for delivered in (enough - 1, enough):
+        edge = make(clients=range(clients), quorum=quorum, deadline_s=10.0)
+        opened = begin(edge)
+        for client in range(delivered):
+            edge.handle(answer(opened, client))
+        (effect,) = edge.handle(Deadline(1, 0, 10.0))
+        assert isinstance(effect, Upload) is (delivered >= enough)
+
+
+def test_a_client_whose_model_is_not_finite_counts_as_missing():
+    edge = make(clients=[0, 1, 2], quorum=0.6)
+    opened = begin(edge)
+    edge.handle(answer(opened, 0, 2, 4))
+    edge.handle(answer(opened, 1, np.nan, 0))
+    (sent,) = edge.handle(answer(opened, 2, 4, 8))
+    assert sent.weights.tolist() == [3.0, 6.0]
+    opened = begin(edge, 2)
+    edge.handle(answer(opened, 0, 2, 4))
+    edge.handle(answer(opened, 1, np.inf, 0))
+    (effect,) = edge.handle(answer(opened, 2, np.nan, 8))  # one of three is below 0.6
+    assert isinstance(effect, Abandon)
+
+
+def test_a_deadline_with_nobody_in_abandons_the_lease():
+    edge = make(quorum=0.01, deadline_s=10.0)
+    begin(edge)
+    assert isinstance(edge.handle(Deadline(1, 0, 10.0))[0], Abandon)
+
+
+def test_a_deadline_closes_the_round_it_belongs_to_and_no_other():
+    edge = make(clients=[0, 1], rounds=[2], quorum=0.5, deadline_s=10.0)
+    opened = begin(edge)
+    edge.handle(answer(opened, 0))
+    assert edge.handle(Deadline(99, 0, 9.0)) == []
+    assert edge.handle(Deadline(1, 1, 9.0)) == []
+    (second,) = edge.handle(Deadline(1, 0, 10.0))
+    assert (second.index, second.deadline) == (1, 20.0)
+    assert edge.handle(Deadline(1, 0, 10.0)) == []  # again
+
+
+# Between rounds.
+
+
+def test_an_edge_that_asks_between_rounds_waits_for_the_answer():
+    edge = make(clients=[0], rounds=[2], asks_between_rounds=True)
+    opened = begin(edge)
+    assert finish(edge, opened, now=5.0) == [Progress(1, 1, 5.0)]
+    (second,) = edge.handle(Proceed(1, 1, 6.0))
+    assert (second.index, second.now) == (1, 6.0)
+    (sent,) = finish(edge, second)
+    assert isinstance(sent, Upload)  # no call after the last round
+
+
+def test_a_cancelled_edge_drops_its_lease_and_checks_in():
+    edge = make(clients=[0], rounds=[3], asks_between_rounds=True)
+    finish(edge, begin(edge))
+    (asked,) = edge.handle(Cancel(1, 1, 6.0))
+    assert isinstance(asked, CheckIn)
+    assert (asked.request_id, asked.now) == (2, 6.0)
+    assert edge.handle(Proceed(1, 1, 7.0)) == []
+    assert edge.handle(Cancel(1, 1, 7.0)) == []  # a repeat does not check in twice
+
+
+def test_a_refused_edge_checks_in_again_with_a_new_request():
+    edge = make()
+    edge.check_in(0.0)
+    (asked,) = edge.handle(Refuse(1, 1, "waited", 0.05, 2.0))
+    assert (asked.request_id, asked.now) == (2, 2.0)
+    assert edge.handle(Refuse(1, 1, "waited", 0.05, 3.0)) == []  # the old refusal again
+
+
+# Bad input, repeats and things that come late.
+
+
+@pytest.mark.parametrize(
+    "examples", [0, -1, 11, 10**18, float("nan"), 5.0, True, "5", None, np.int64(5)], ids=repr
+)
+def test_an_update_with_impossible_examples_is_ignored(examples):
+    edge = make(clients=[0, 1])
+    opened = begin(edge)
+    assert edge.handle(answer(opened, 0, examples=examples)) == []
+    assert edge.updates == {}
+    edge.handle(answer(opened, 0, 2, 2))  # the client may still answer properly
+    (sent,) = edge.handle(answer(opened, 1, 4, 4))
+    assert sent.weights.tolist() == [3.0, 3.0]
+
+
+def test_a_repeated_update_counts_once_and_the_first_stays():
+    edge = make(clients=[0, 1])
+    opened = begin(edge)
+    edge.handle(answer(opened, 0, 2, 2))
+    assert edge.handle(answer(opened, 0, 100, 100)) == []
+    (sent,) = edge.handle(answer(opened, 1, 4, 4))
+    assert sent.weights.tolist() == [3.0, 3.0]
+
+
+def test_updates_of_strangers_other_rounds_and_other_leases_are_ignored():
+    edge = make(clients=[0, 1], rounds=[2])
+    opened = begin(edge, 5)
+    for stray in (
+        ClientUpdate(7, 5, 0, f32(9, 9), 10, 0.0, 1.0, 1.0, 1.0),
+        ClientUpdate(0, 5, 1, f32(9, 9), 10, 0.0, 1.0, 1.0, 1.0),
+        ClientUpdate(0, 4, 0, f32(9, 9), 10, 0.0, 1.0, 1.0, 1.0),
+    ):
+        assert edge.handle(stray) == []
+    assert edge.updates == {}
+    assert isinstance(finish(edge, opened)[0], Round)
+    assert edge.handle(answer(opened, 0, 9, 9)) == []  # round 0 is over
+
+
+def test_a_client_that_was_not_drawn_is_ignored():
+    edge = make(clients=range(6), clients_per_round=2)
+    opened = begin(edge)
+    outsider = next(c for c in range(6) if c not in edge.expected)
+    assert edge.handle(answer(opened, outsider)) == []
+    assert edge.updates == {}
+
+
+def test_nothing_counts_after_the_upload():
+    edge = make(clients=[0])
+    opened = begin(edge)
+    finish(edge, opened)
+    before = repr(edge.snapshot())
+    for event in (answer(opened, 0, 9, 9), Deadline(1, 0, 9.0), Proceed(1, 1, 9.0), Cancel(1, 1, 9.0)):
+        assert edge.handle(event) == []
+    assert repr(edge.snapshot()) == before
+
+
+def test_a_repeated_grant_does_not_start_the_lease_over():
+    edge = make(clients=[0, 1])
+    edge.check_in(0.0)
+    message = grant(edge, 1)
+    (opened,) = edge.handle(message)
+    edge.handle(answer(opened, 0, 2, 2))
+    before = repr(edge.snapshot())
+    assert edge.handle(message) == []  # the cloud gives a grant again when a check-in is repeated
+    assert repr(edge.snapshot()) == before
+    (sent,) = edge.handle(answer(opened, 1, 4, 4))
+    assert sent.weights.tolist() == [3.0, 3.0]
+
+
+def test_a_grant_that_comes_again_after_its_upload_changes_nothing():
+    edge = make(clients=[0])
+    edge.check_in(0.0)
+    message = grant(edge, 1)
+    (opened,) = edge.handle(message)
+    finish(edge, opened)
+    before = repr(edge.snapshot())
+    assert edge.handle(message) == []
+    assert repr(edge.snapshot()) == before
+
+
+def test_a_repeated_proceed_does_not_start_the_round_over():
+    edge = make(clients=[0, 1], rounds=[2], asks_between_rounds=True)
+    finish(edge, begin(edge))
+    (second,) = edge.handle(Proceed(1, 1, 6.0))
+    edge.handle(answer(second, 0, 2, 2))
+    before = repr(edge.snapshot())
+    assert edge.handle(Proceed(1, 1, 7.0)) == []
+    assert repr(edge.snapshot()) == before
+
+
+def test_an_update_for_a_round_that_has_not_begun_is_ignored():
+    # Client 1 misses round 0; before the cloud says Proceed it sends something "for round 1".
+    edge = make(clients=[0, 1], rounds=[2], quorum=0.5, deadline_s=10.0, asks_between_rounds=True)
+    opened = begin(edge)
+    edge.handle(answer(opened, 0, 2, 2))
+    assert isinstance(edge.handle(Deadline(1, 0, 10.0))[0], Progress)
+    early = ClientUpdate(1, 1, 1, f32(9, 9), 10, 0.0, 1.0, 1.0, 11.0)
+    assert edge.handle(early) == []
+    assert edge.index == 1
+
+
+def test_a_kind_of_event_that_no_edge_handles_is_an_error():
+    with pytest.raises(ProtocolError, match="an edge does not handle Slot"):
+        make().handle(Slot(0, 0.0))
+
+
+# Estimates.
+
+
+def test_the_first_check_in_declares_the_means():
+    edge = make(rounds=[3])
+    costs = edge.check_in(1.0).costs
+    # three rounds: compute 3 * 10, send 3 * 5, train 3 * 4; the WAN once each way
+    assert (costs.compute_s, costs.send_s, costs.train_s) == (30.0, 15.0, 12.0)
+    assert (costs.down_s, costs.up_s, costs.duration_s) == (1.0, 2.0, 15.0)
+
+
+def test_estimates_move_a_fifth_of_the_way_to_what_was_observed():
+    edge = make(clients=[0, 1])
+    edge.check_in(0.0)
+    (opened,) = edge.received(grant(edge, 1, now=0.0), 6.0)  # down took 6: 0.8 * 1 + 0.2 * 6 = 2
+    assert edge.estimates.down_s == pytest.approx(2.0)
+    finish(edge, opened, now=15.0)  # the round took 9: 0.8 * 4 + 0.2 * 9 = 5
+    assert edge.estimates.round_s == pytest.approx(5.0)
+    assert edge.estimates.compute_s == pytest.approx(8.8)  # 2 clients x 2 s: 0.8 * 10 + 0.2 * 4
+    assert edge.estimates.send_s == pytest.approx(4.4)  # 2 clients x 1 s: 0.8 * 5 + 0.2 * 2
+    edge.handle(Verdict(1, 1, "applied", 0, 1, "", 27.0))  # up took 12: 0.8 * 2 + 0.2 * 12 = 4
+    assert edge.estimates.up_s == pytest.approx(4.0)
+    assert edge.check_in(30.0).costs.duration_s == pytest.approx(11.0)
+
+
+def test_observing_leaves_the_other_estimates_alone():
+    assert MEANS.observe(round_s=9.0) == Estimates(10.0, 5.0, 0.8 * 4.0 + 0.2 * 9.0, 1.0, 2.0)
+
+
+def test_a_repeated_verdict_is_observed_once():
+    edge = make(clients=[0])
+    finish(edge, begin(edge), now=15.0)
+    verdict = Verdict(1, 1, "applied", 0, 1, "", 27.0)
+    edge.handle(verdict)
+    before = edge.estimates
+    edge.handle(verdict)
+    assert edge.estimates == before
+
+
+def test_the_verdict_on_a_lease_that_ended_while_it_ran_says_nothing_about_the_wan():
+    edge = make(clients=[0])
+    finish(edge, begin(edge), now=15.0)
+    edge.handle(Verdict(1, 1, "rejected", 0, 1, "expired", 3.0))
+    assert edge.estimates.up_s == MEANS.up_s
+
+
+# H (decision 5).
+
+
+def test_an_edge_draws_its_rounds_at_set_up_and_keeps_them():
+    rounds = set()
+    for index in range(40):
+        edge = Edge(index, {0: plan()}, edge_rounds=[1, 2, 3], redraw="setup", clients_per_round=None,
+                    estimates=MEANS, aggregate=average_clients, seed=0)  # fmt: skip
+        drawn = edge.rounds
+        edge.check_in(0.0)
+        edge.handle(grant(edge))
+        edge.check_in(1.0)
+        assert edge.rounds == drawn
+        rounds.add(drawn)
+    assert rounds == {1, 2, 3}
+
+
+def test_redraw_grant_draws_once_per_grant_and_not_again_on_refusal():
+    edge = make(clients=[0], rounds=[1, 2, 3], redraw="grant")
+    history = []
+    edge.check_in(0.0)
+    for lease_id in range(1, 60):
+        drawn = edge.rounds
+        for _ in range(3):
+            edge.handle(Refuse(1, edge.request_id, "waited", 0.05, 0.0))
+            assert edge.rounds == drawn
+        effects = edge.handle(grant(edge, lease_id))
+        done = 0
+        while isinstance(effects[0], Round):
+            effects = finish(edge, effects[0])
+            done += 1
+        assert done == drawn
+        history.append(drawn)
+    assert set(history) == {1, 2, 3}
+    # 59 draws: about 19.7 each, deviation 3.6; 5 of them is 18
+    assert all(abs(history.count(h) - 59 / 3) < 18 for h in (1, 2, 3))
+
+
+def test_the_costs_of_a_check_in_are_those_of_the_rounds_that_will_run():
+    edge = make(clients=[0], rounds=[1, 2, 3], redraw="grant")
+    for lease_id in range(1, 20):
+        asked = edge.check_in(0.0)
+        assert asked.costs.train_s == pytest.approx(edge.rounds * edge.estimates.round_s)
+        effects = edge.handle(grant(edge, lease_id))
+        while isinstance(effects[0], Round):
+            effects = finish(edge, effects[0])
+
+
+# State.
+
+
+def test_a_restored_edge_goes_on_alike():
+    edge = make(clients=[0, 1], rounds=[2], redraw="grant")
+    opened = begin(edge)
+    edge.handle(answer(opened, 0, 2, 2))
+    other = make(clients=[0, 1], rounds=[2], redraw="grant")
+    other.restore(copy.deepcopy(edge.snapshot()))
+    results = []
+    for machine in (edge, other):
+        (second,) = machine.handle(answer(opened, 1, 4, 4))
+        (sent,) = finish(machine, second, now=3.0)
+        results.append((second.tasks[0].first_step, sent.weights.tolist(), sent.check_in))
+    assert results[0] == results[1]
+
+
+def test_a_snapshot_of_an_edge_stays_as_it_was_when_the_edge_goes_on():
+    edge = make(clients=[0, 1])
+    opened = begin(edge)
+    saved = edge.snapshot()
+    taken = dict(saved["taken"])
+    edge.handle(answer(opened, 0))
+    assert saved["updates"] == {}
+    edge.handle(answer(opened, 1))
+    edge.handle(grant(edge, 2))
+    assert saved["taken"] == taken
+
+
+def test_an_edge_declares_the_samples_of_its_whole_cluster():
+    assert make(plans={0: plan(examples=30), 1: plan(examples=12)}).examples == 42
+
+
+def test_an_edge_without_a_deadline_waits_for_ever():
+    assert begin(make()).deadline == math.inf

@@ -1,0 +1,308 @@
+"""Whole runs of the core with scripted clients: digests that hold on every machine (R22).
+
+Clients do not train: a task gives half the model plus a step of its own, in numbers that binary floating
+point holds exactly or rounds alike everywhere. WAN links have no jitter and resources do not fluctuate, so
+no exp or log of some C library is in the digests either.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hiflash.core.aggregation import Delta, Interpolate
+from hiflash.core.association import random_association
+from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.cost import WanLink
+from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.staleness import FixedThreshold, RandomThreshold
+from hiflash.core.synchronous import SyncCloud
+from hiflash.engine.ledger import Ledger
+from hiflash.engine.promise import TaskResult, promise
+from hiflash.engine.simulator import Simulator
+from hiflash.engine.world import World
+from hiflash.seeding import rng
+from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
+from hiflash.weights import digest
+
+CLIENTS, EDGES, SIZE, SEED = 24, 6, 16, 11
+SLOT_S = 0.0625
+STEPS = 3
+
+
+class ScriptedTrainer:
+    """Pure like a real one: what comes out depends on the task alone, its learning rate included."""
+
+    def __init__(self, poisoned: int | None = None) -> None:
+        self.poisoned = poisoned
+        self.trained = 0
+
+    def train(self, tasks):
+        return [self.result(task) for task in tasks]
+
+    def result(self, task) -> TaskResult:
+        self.trained += 1
+        ramp = np.arange(SIZE, dtype=np.float32) / np.float32(SIZE)
+        step = np.float32(task.lr) * (
+            (task.client % 7) * ramp - np.float32(task.first_step % 5) / np.float32(4)
+        )
+        weights = np.float32(0.5) * task.weights + step
+        if task.client == self.poisoned and task.first_step % 2:
+            weights[0] = np.nan
+        return TaskResult(weights.astype(np.float32), 0.0)
+
+
+@dataclass
+class Run:
+    """One simulation and its log."""
+
+    simulator: Simulator
+    log: list[str] = field(default_factory=list)
+
+    def until(self, communications: int) -> None:
+        while self.simulator.ledger.communications < communications:
+            self.simulator.step()
+
+    @property
+    def digests(self) -> tuple[str, str]:
+        text = "\n".join(self.log)
+        return digest(self.simulator.weights)[:16], hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def edge_of(index: int, cluster: list[int], world: World, options: dict) -> Edge:
+    per_round = options.get("per_round")
+    return Edge(
+        index,
+        {client: ClientPlan(2 ** (client % 4), STEPS, 0.5, 0.5, 100) for client in cluster},
+        edge_rounds=options["rounds"],
+        redraw=options.get("redraw", "setup"),
+        clients_per_round=per_round,
+        estimates=world.estimates(index, per_round),
+        aggregate=promise,
+        seed=SEED,
+        deadline_s=options.get("edge_deadline_s", math.inf),
+        quorum=options.get("edge_quorum", 1.0),
+        asks_between_rounds=options.get("enforce") == "cancel",
+    )
+
+
+def cloud_of(edges: list[Edge], options: dict) -> AsyncCloud | SyncCloud:
+    initial = np.zeros(SIZE, dtype=np.float32)
+    examples = {edge.edge: edge.examples for edge in edges}
+    if "participants" in options:
+        return SyncCloud(
+            initial,
+            examples,
+            participants=options["participants"],
+            seed=SEED,
+            deadline_s=options.get("deadline_s", math.inf),
+            quorum=options.get("quorum", 1.0),
+        )
+    threshold = options["threshold"]
+    return AsyncCloud(
+        initial,
+        examples,
+        mixing=options.get("mixing", lambda: Interpolate(0.5, 0.5))(),
+        policy=RandomThreshold(4, SEED) if threshold == "random" else FixedThreshold(threshold),
+        seed=SEED,
+        enforce=options["enforce"],
+        slot_s=SLOT_S,
+        slotted=not options.get("flat", False),
+    )
+
+
+def make(**options) -> Run:
+    """Return a run that has just started, wired as `federation.py` wires one."""
+    flat, synchronous = options.get("flat", False), "participants" in options
+    clusters = [[c] for c in range(CLIENTS)] if flat else random_association(CLIENTS, EDGES, rng(SEED, "a"))
+    compute_s = (1 + np.arange(CLIENTS) % 5) / 16
+    send_s = (1 + np.arange(CLIENTS) % 3) / 32
+    world = World(
+        compute_s=compute_s,
+        send_s=send_s,
+        cost_unit_s=(2 * float(compute_s.sum()) / EDGES, 2 * float(send_s.sum()) / EDGES),
+        clusters=clusters,
+        links=[WanLink((1 + k % 4) / 32, 1024.0, 0.0) for k in range(len(clusters))],
+        model_bytes=4 * SIZE,
+        seed=SEED,
+        fluctuation=options.get("fluctuation"),
+    )
+    edges = [edge_of(index, cluster, world, options) for index, cluster in enumerate(clusters)]
+    ledger = Ledger(
+        edges=len(edges),
+        flat=flat,
+        synchronous=synchronous,
+        model_bytes=4 * SIZE,
+        cost_unit_s=world.cost_unit_s,
+        slot_s=SLOT_S,
+        compute_weight=1.0,
+        send_weight=1.0,
+    )
+    log: list[str] = []
+    simulator = Simulator(
+        cloud_of(edges, options),
+        edges,
+        world,
+        ledger,
+        ScriptedTrainer(options.get("poisoned")),
+        slot_s=None if flat or synchronous else SLOT_S,
+        limits={"communications": None, "client_steps": None, "virtual_s": None},
+        log=lambda now, kind, row: log.append(json.dumps({"t": now, "event": kind, **row})),
+    )
+    return Run(simulator, log)
+
+
+HIFL = {"threshold": "random", "rounds": (1, 2, 3)}
+SETUPS = {
+    "admit": HIFL | {"enforce": "admit"},
+    "discard": HIFL | {"enforce": "discard"},
+    "cancel": HIFL | {"enforce": "cancel", "redraw": "grant"},
+    "delta": HIFL | {"enforce": "discard", "mixing": lambda: Delta(1.0, 0.5, 0.5)},
+    "fixed": HIFL | {"enforce": "admit", "threshold": 1, "redraw": "grant", "per_round": 2},
+    "lossy": HIFL
+    | {"enforce": "cancel", "threshold": 2, "edge_deadline_s": 0.34375, "edge_quorum": 0.75, "poisoned": 3},
+    "fedasync": {"enforce": "discard", "threshold": math.inf, "rounds": (1,), "flat": True},
+    "hierfavg": {"participants": 2, "rounds": (2,), "per_round": 3},
+    "hierfavg deadline": {"participants": 4, "rounds": (2,), "deadline_s": 0.75, "quorum": 0.5},
+    "fedavg": {"participants": 5, "rounds": (1,), "flat": True},
+}  # fmt: skip
+
+# (final weights, event log) after 300 communications
+GOLDEN: dict[str, tuple[str, str]] = {
+    "admit": ("981dfaf75c451e64", "af5b0e0ae736d4fb"),
+    "discard": ("76c1fc19d9110a36", "74308e4f06db2463"),
+    "cancel": ("d35012d0688c1203", "0c53a66fd93eb7c2"),
+    "delta": ("b02b01a0dcd763bb", "74308e4f06db2463"),
+    "fixed": ("ae9ebf7c58bb2f8f", "54685f8b50f2c662"),
+    "lossy": ("5a603811703f2141", "a4beb57898b54ffb"),
+    "fedasync": ("919c1f33533d8f78", "75702d09bae55ba9"),
+    "hierfavg": ("bd1b611fd37615aa", "ca18bec27e828dd1"),
+    "hierfavg deadline": ("212d8fdff16e95e2", "28c0d1f8554c53ce"),
+    "fedavg": ("e340d47993f0f8b5", "4381f2c921c7c6c0"),
+}
+
+
+def finished(name: str, communications: int = 300) -> Run:
+    run = make(**SETUPS[name])
+    run.simulator.start()
+    run.until(communications)
+    return run
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_run_gives_the_digests_that_were_committed(name):
+    assert finished(name).digests == GOLDEN[name]
+
+
+def test_every_run_differs_from_the_others():
+    assert len(set(GOLDEN.values())) == len(SETUPS)
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_run_saved_at_any_event_goes_on_to_the_same_digests(name, tmp_path: Path):
+    events = 0
+    whole = make(**SETUPS[name])
+    whole.simulator.start()
+    while whole.simulator.ledger.communications < 120:
+        whole.simulator.step()
+        events += 1
+    for cut in sorted(rng(SEED, "cuts", name).choice(events, size=4, replace=False).tolist()):
+        first = make(**SETUPS[name])
+        first.simulator.start()
+        for _ in range(cut):
+            first.simulator.step()
+        save_checkpoint(tmp_path / "state.safetensors", first.simulator.snapshot())
+        second = make(**SETUPS[name])
+        second.simulator.restore(load_checkpoint(tmp_path / "state.safetensors"))
+        second.until(120)
+        assert first.log + second.log == whole.log
+        assert second.simulator.weights.tobytes() == whole.simulator.weights.tobytes()
+        assert second.simulator.totals() == whole.simulator.totals()
+        assert second.simulator.figures() == whole.simulator.figures()
+
+
+def test_fluctuating_resources_are_saved_too(tmp_path: Path):
+    options = SETUPS["admit"] | {"fluctuation": (0.95, 0.3)}
+    whole = make(**options)
+    whole.simulator.start()
+    whole.until(60)
+    first = make(**options)
+    first.simulator.start()
+    first.until(23)
+    save_checkpoint(tmp_path / "state.safetensors", first.simulator.snapshot())
+    second = make(**options)
+    second.simulator.restore(load_checkpoint(tmp_path / "state.safetensors"))
+    second.until(60)
+    assert first.log + second.log == whole.log
+    assert second.digests[0] == whole.digests[0]
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_the_books_agree_with_the_log(name):
+    run = finished(name)
+    rows = [json.loads(line) for line in run.log]
+    uploads = [row for row in rows if row["event"] == "upload"]
+    ledger = run.simulator.ledger
+    assert ledger.communications == len(uploads) == 300
+    if "participants" in SETUPS[name]:
+        assert run.simulator.version == sum(bool(r["leases"]) for r in rows if r["event"] == "round")
+    else:
+        assert run.simulator.version == sum(row["status"] == "applied" for row in uploads)
+    assert sum(ledger.applied) == sum(ledger.staleness.values())
+    granted = {row["lease"]: float(row["threshold"]) for row in rows if row["event"] == "grant"}
+    applied = [row for row in uploads if row["status"] == "applied"]
+    assert all(0 <= row["staleness"] <= granted[row["lease"]] for row in applied)  # R8
+    assert ledger.discarded == sum(row["reason"] == "stale" for row in uploads)
+    assert len({row["lease"] for row in uploads}) == len(uploads)
+    open_steps = sum(lease.steps_done for lease in ledger.open.values())
+    assert 0 <= ledger.wasted_client_steps <= ledger.client_steps - open_steps
+    assert len(ledger.open) <= len(run.simulator.edges)  # settled leases are not kept
+    assert np.isfinite(run.simulator.weights).all()
+
+
+@pytest.mark.parametrize("name", ["admit", "discard", "cancel", "lossy", "hierfavg deadline"])
+def test_the_setups_exercise_what_they_are_for(name):
+    ledger = finished(name).simulator.ledger
+    what = {
+        "admit": ledger.waited,
+        "discard": ledger.discarded,
+        "cancel": ledger.cancelled,
+        "lossy": ledger.abandoned,
+        "hierfavg deadline": ledger.rejected,
+    }[name]
+    assert what > 0
+
+
+def test_uploads_known_to_be_refused_are_never_trained():
+    run = finished("discard")
+    applied_steps = run.simulator.trainer.trained * STEPS
+    assert run.simulator.ledger.discarded > 0
+    assert applied_steps < run.simulator.ledger.client_steps
+
+
+def test_uploads_of_a_round_below_its_quorum_are_wasted():
+    run = make(participants=4, rounds=(1,), deadline_s=0.4375, quorum=1.0)
+    run.simulator.start()
+    run.until(60)
+    ledger = run.simulator.ledger
+    rounds = [json.loads(line) for line in run.log if '"event": "round"' in line]
+    assert any(not row["leases"] for row in rounds)
+    assert ledger.wasted_client_steps > 0
+    assert len(ledger.open) <= EDGES
+
+
+def test_a_flat_asynchronous_run_without_a_wan_does_not_stand_still():
+    options = {"enforce": "admit", "threshold": 0, "rounds": (1,), "flat": True}
+    run = make(**options)
+    run.simulator.world.links = None  # wan = "off": asking again takes no time on the way
+    for edge in run.simulator.edges:
+        edge.estimates = run.simulator.world.estimates(edge.edge, None)
+    run.simulator.start()
+    for _ in range(5000):
+        run.simulator.step()
+    assert run.simulator.now > 1.0
+    assert run.simulator.version > 0

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hiflash.engine.pool import WorkerPool
+from hiflash.engine.promise import TaskResult
+from hiflash.learn.models import FlatModel, initial_weights, lenet
+from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, batch_indices
+from hiflash.messages import ClientTask
+from hiflash.seeding import rng
+
+
+def samples(count: int = 130, shape: tuple[int, ...] = (1, 28, 28)) -> Samples:
+    stream = np.random.default_rng(0)
+    x = torch.from_numpy(stream.normal(size=(count, *shape)).astype(np.float32))
+    y = torch.from_numpy(stream.integers(10, size=count))
+    return Samples(x, y, [np.arange(100), np.arange(100, count)], x, y)
+
+
+def test_an_epoch_is_a_permutation_and_its_short_last_batch_is_used() -> None:
+    part = np.arange(1000, 1010)
+    batches = [batch_indices(part, 4, client=3, step=step, seed=0) for step in range(6)]
+    assert [len(batch) for batch in batches] == [4, 4, 2, 4, 4, 2]
+    assert sorted(np.concatenate(batches[:3])) == part.tolist()
+    assert sorted(np.concatenate(batches[3:])) == part.tolist()
+    assert np.concatenate(batches[:3]).tolist() != np.concatenate(batches[3:]).tolist()
+
+
+def test_a_client_smaller_than_the_batch_uses_all_it_has() -> None:
+    assert sorted(batch_indices(np.array([5, 9]), 60, client=0, step=7, seed=0)) == [5, 9]
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.3])
+def test_steps_equal_those_of_torch_sgd(mu: float) -> None:
+    data = samples()
+    start, _, _ = initial_weights(lenet, 1)
+    task = ClientTask(client=0, first_step=4, steps=3, lr=0.1, weights=start, seed=9)
+    (result,) = TorchTrainer(lenet, data, batch=32, mu=mu, augment=False).train([task])
+
+    flat = FlatModel(lenet(), torch.device("cpu"))
+    flat.load(start)
+    optimizer = torch.optim.SGD(flat.module.parameters(), lr=0.1)
+    anchor = torch.from_numpy(start.copy())
+    losses = []
+    for step in range(4, 7):
+        index = torch.from_numpy(batch_indices(data.parts[0], 32, 0, step, 9))
+        optimizer.zero_grad(set_to_none=False)
+        loss = nn.functional.cross_entropy(flat.module(data.x[index]), data.y[index])
+        # FedProx as its definition has it: the gradient of mu/2 |u - w|^2 is added by autograd.
+        current = torch.cat([p.reshape(-1) for p in flat.module.parameters()])
+        (loss + mu / 2 * ((current - anchor) ** 2).sum()).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    np.testing.assert_allclose(result.weights, flat.weights(), atol=1e-6)
+    assert result.loss == pytest.approx(np.mean(losses), rel=1e-6)
+
+
+def test_a_task_gives_the_same_bits_alone_among_others_and_on_any_worker() -> None:
+    data = samples()
+    start, _, _ = initial_weights(lenet, 1)
+    tasks = [ClientTask(k % 2, 3 * k, 3, 0.05, start, 0) for k in range(6)]
+
+    def trainer() -> TorchTrainer:
+        return TorchTrainer(lenet, data, batch=30, mu=0.0, augment=False)
+
+    def results(workers: int, tasks: list[ClientTask]) -> list[TaskResult]:
+        pool = WorkerPool(trainer, workers, len(data.y_test))
+        try:
+            return pool.train(tasks)
+        finally:
+            pool.close()
+
+    alone = [results(1, [task])[0] for task in tasks]
+    for workers in (1, 2, 3):
+        together = results(workers, tasks)
+        assert all(np.array_equal(a.weights, b.weights) for a, b in zip(alone, together, strict=True))
+        assert [a.loss for a in alone] == [b.loss for b in together]
+
+
+def test_evaluation_does_not_depend_on_the_number_of_workers() -> None:
+    data = samples(1230)
+    start, _, _ = initial_weights(lenet, 1)
+    found = set()
+    for workers in (1, 2):
+        pool = WorkerPool(
+            lambda: TorchTrainer(lenet, data, batch=30, mu=0.0, augment=False), workers, len(data.y_test)
+        )
+        found.add(pool.evaluate(start))
+        pool.close()
+    ((accuracy, loss),) = found
+    flat = FlatModel(lenet(), torch.device("cpu"))
+    flat.load(start)
+    with torch.no_grad():
+        logits = flat.module(data.x_test)
+    assert accuracy == int((logits.argmax(1) == data.y_test).sum()) / 1230
+    assert loss == pytest.approx(nn.functional.cross_entropy(logits, data.y_test).item(), rel=1e-5)
+
+
+def test_running_statistics_are_trained_and_returned() -> None:
+    def model() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.BatchNorm1d(10))
+
+    start, spec, _ = initial_weights(model, 0)
+    task = ClientTask(0, 0, 2, 0.1, start, 0)
+    (result,) = TorchTrainer(model, samples(), batch=20, mu=0.0, augment=False).train([task])
+    before, after = spec.split(start), spec.split(result.weights)
+    assert not np.array_equal(before["2.running_mean"], after["2.running_mean"])
+    assert not np.array_equal(before["1.weight"], after["1.weight"])
+
+
+def test_augmentation_shifts_and_mirrors_images() -> None:
+    picture = torch.arange(2 * 3 * 8 * 8, dtype=torch.float32).reshape(2, 3, 8, 8) + 1
+    seen = set()
+    for number in range(40):
+        stream = rng(0, "augment", number)
+        (top, _), (left, _) = rng(0, "augment", number).integers(9, size=(2, 2))
+        moved = _crop_and_flip(picture, stream)
+        padded = nn.functional.pad(picture, (4, 4, 4, 4))
+        window = padded[0, :, top : top + 8, left : left + 8]
+        mirrored = torch.equal(moved[0], window.flip(-1))
+        assert mirrored or torch.equal(moved[0], window)
+        seen.add(mirrored)
+    assert seen == {True, False}

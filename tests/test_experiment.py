@@ -1,0 +1,307 @@
+"""Whole runs on small federations: what must be equal, and what every method must report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hiflash
+from conftest import TINY, assert_same_run, make_tiny_model
+from hiflash.errors import ConfigError, DataError, Paused, RunError
+from hiflash.weights import digest
+
+Run = Callable[..., hiflash.Result]
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "hifl-admit": {"method": "hifl"},
+    "hifl-discard": {"method": "hifl", "cloud__enforce": "discard", "cloud__threshold_max": 3},
+    "hifl-cancel": {"method": "hifl", "cloud__enforce": "cancel", "cloud__threshold": 1},
+    "hifl-fluctuating": {"method": "hifl", "resources__fluctuation": "on", "edge__redraw": "grant"},
+    "hifl-delta": {"method": "hifl", "cloud__mixing": "delta", "cloud__momentum": 0.5},
+    "hifl-deadline": {"method": "hifl", "edge__deadline_s": 0.0006, "edge__quorum": 0.5, "wan": "off"},
+    "hierfavg": {"method": "hierfavg"},
+    "fedavg": {"method": "fedavg"},
+    "fedavg-deadline": {"method": "fedavg", "cloud__deadline_s": 0.35, "cloud__quorum": 0.2},
+    "fedprox-epochs": {"method": "fedprox", "client__local_epochs": 1},
+    "centralized": {"method": "centralized", "stop__steps": 250},
+}
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_same_seed_gives_the_same_run_with_one_and_two_workers(
+    variant: str, run_tiny: Run, tmp_path: Path
+) -> None:
+    one = run_tiny(**VARIANTS[variant], directory=tmp_path / "one")
+    two = run_tiny(**VARIANTS[variant], directory=tmp_path / "two", workers=2)
+    assert_same_run(one, two)
+    assert run_tiny(**VARIANTS[variant], seed=1).digest != one.digest
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_paused_and_resumed_run_equals_an_undisturbed_one(
+    variant: str, run_tiny: Run, resume_tiny: Run, tmp_path: Path
+) -> None:
+    whole = run_tiny(**VARIANTS[variant], directory=tmp_path / "whole")
+    path = tmp_path / "parts"
+
+    def pause_after(events: int) -> Callable[[], bool]:
+        left = iter(range(events))
+        return lambda: next(left, None) is None
+
+    with pytest.raises(Paused, match=r"resume with: hiflash run --resume .*parts"):
+        run_tiny(**VARIANTS[variant], directory=path, pause=pause_after(2))
+    pieces = 1
+    while True:
+        try:
+            resumed = resume_tiny(path, pause=pause_after(37), workers=1 + pieces % 2)
+            break
+        except Paused:
+            pieces += 1
+    assert_same_run(whole, resumed)
+    assert digest(whole.weights) == whole.digest
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_killed_before_its_first_checkpoint_a_run_starts_again(
+    run_tiny: Run, resume_tiny: Run, tmp_path: Path
+) -> None:
+    whole = run_tiny(directory=tmp_path / "whole")
+    with pytest.raises(Paused):
+        run_tiny(directory=tmp_path / "killed", pause=lambda: True)
+    (tmp_path / "killed" / "checkpoint.safetensors").unlink()
+    (tmp_path / "killed" / ".result.json.123.tmp").write_text("half")
+    assert_same_run(whole, resume_tiny(tmp_path / "killed"))
+    assert not list((tmp_path / "killed").glob(".*"))
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_events_after_the_checkpoint_are_cut_on_resume(
+    run_tiny: Run, resume_tiny: Run, tmp_path: Path
+) -> None:
+    whole = run_tiny(directory=tmp_path / "whole")
+    with pytest.raises(Paused):
+        run_tiny(directory=tmp_path / "killed", pause=lambda: True)
+    with open(tmp_path / "killed" / "events.jsonl", "a") as events:
+        events.write('{"t": 1.0, "event": "upl')  # kill -9 in the middle of a line
+    assert_same_run(whole, resume_tiny(tmp_path / "killed"))
+
+
+def test_resuming_with_other_data_is_refused(run_tiny: Run, tmp_path: Path, tiny_data: Any) -> None:
+    with pytest.raises(Paused):
+        run_tiny(directory=tmp_path / "run", pause=lambda: True)
+    other = hiflash.Dataset.from_arrays(tiny_data.x + 1, tiny_data.y, tiny_data.x_test, tiny_data.y_test)
+    with pytest.raises(RunError, match="begun with data"):
+        hiflash.resume(tmp_path / "run", data=other, model=make_tiny_model)
+
+
+def test_a_damaged_checkpoint_is_named(run_tiny: Run, resume_tiny: Run, tmp_path: Path) -> None:
+    with pytest.raises(Paused):
+        run_tiny(directory=tmp_path / "run", pause=lambda: True)
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    with pytest.raises(RunError, match=r"checkpoint\.safetensors is damaged"):
+        resume_tiny(tmp_path / "run")
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_finished_run_is_read_not_repeated(run_tiny: Run, resume_tiny: Run, tmp_path: Path) -> None:
+    whole = run_tiny(directory=tmp_path / "run")
+    before = (tmp_path / "run" / "events.jsonl").stat().st_mtime_ns
+    assert resume_tiny(tmp_path / "run").digest == whole.digest
+    assert (tmp_path / "run" / "events.jsonl").stat().st_mtime_ns == before
+
+
+def test_two_processes_cannot_use_one_run_directory(run_tiny: Run, resume_tiny: Run, tmp_path: Path) -> None:
+    from hiflash.store.run_directory import RunDirectory
+
+    with pytest.raises(Paused):
+        run_tiny(directory=tmp_path / "run", pause=lambda: True)
+    holder = RunDirectory.open(tmp_path / "run")
+    with pytest.raises(RunError, match="in use by another process"):
+        resume_tiny(tmp_path / "run")
+    holder.close()
+
+
+def test_one_edge_with_one_round_is_fedavg(run_tiny: Run) -> None:
+    """The same participants, and alpha 1: the cloud takes over what the only edge averaged."""
+    everyone: dict[str, Any] = {"stop__communications": 240, "evaluate__every": 60}
+    fedavg = run_tiny("fedavg", cloud__participants=12, **everyone)
+    hifl = run_tiny(
+        federation__edges=1,
+        edge__edge_rounds=[1],
+        cloud__alpha=1.0,
+        cloud__threshold="inf",
+        stop__communications=20,
+        evaluate__every=5,
+    )
+    assert fedavg.version == hifl.version == 20
+    assert hifl.digest == fedavg.digest
+    assert [row["accuracy"] for row in hifl.evaluations] == [row["accuracy"] for row in fedavg.evaluations]
+
+
+def test_hierfavg_with_one_round_and_all_clients_is_fedavg(run_tiny: Run) -> None:
+    fedavg = run_tiny("fedavg", cloud__participants=12, stop__communications=120)
+    hierfavg = run_tiny(
+        "hierfavg",
+        cloud__participants=4,
+        edge__edge_rounds=[1],
+        edge__clients_per_round="all",
+        stop__communications=40,
+    )
+    assert fedavg.version == hierfavg.version == 10
+    np.testing.assert_allclose(hierfavg.weights, fedavg.weights, atol=1e-6)
+
+
+def test_fedprox_without_its_term_is_fedavg(run_tiny: Run) -> None:
+    assert run_tiny("fedprox", client__mu=0.0).digest == run_tiny("fedavg").digest
+    assert run_tiny("fedprox", client__mu=0.5).digest != run_tiny("fedavg").digest
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_threshold_zero_runs_one_edge_at_a_time(run_tiny: Run, tmp_path: Path) -> None:
+    result = run_tiny(cloud__threshold=0, directory=tmp_path / "run")
+    open_leases: set[int] = set()
+    for row in events(result):
+        if row["event"] == "grant":
+            open_leases.add(row["lease"])
+            assert len(open_leases) == 1
+        elif row["event"] == "upload":
+            open_leases.remove(row["lease"])
+    assert result.staleness == {"mean": 0.0, "max": 0, "histogram": {"0": result.version}}
+    assert result.discarded == 0
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize("enforce", ["admit", "discard", "cancel"])
+def test_no_applied_upload_exceeds_its_threshold(enforce: str, run_tiny: Run, tmp_path: Path) -> None:
+    result = run_tiny(
+        cloud__enforce=enforce,
+        cloud__threshold_max=4,
+        resources__fluctuation="on",
+        stop__communications=150,
+        directory=tmp_path / enforce,
+    )
+    thresholds = {row["lease"]: float(row["threshold"]) for row in events(result) if row["event"] == "grant"}
+    uploads = [row for row in events(result) if row["event"] == "upload"]
+    assert all(
+        (row["staleness"] <= thresholds[row["lease"]]) == (row["status"] == "applied") for row in uploads
+    )
+    assert sum(row["status"] == "applied" for row in uploads) == result.version
+    assert len(uploads) == result.communications == 150
+    if enforce != "admit":
+        assert result.waited == 0
+        assert result.discarded > 0
+    assert (result.cancelled > 0) == (enforce == "cancel")
+
+
+def test_work_that_is_refused_is_counted_but_not_computed(
+    run_tiny: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hiflash.learn.trainer import TorchTrainer
+
+    computed = 0
+    train = TorchTrainer.train
+
+    def counting(self: TorchTrainer, tasks: Any) -> Any:
+        nonlocal computed
+        computed += sum(task.steps for task in tasks)
+        return train(self, tasks)
+
+    monkeypatch.setattr(TorchTrainer, "train", counting)
+    result = run_tiny(cloud__enforce="discard", cloud__threshold=0, stop__communications=100)
+    assert result.wasted_client_steps > 0
+    in_flight = result.client_steps - result.wasted_client_steps - computed
+    assert 0 <= in_flight < 4 * 3 * 9  # at most four leases of three rounds of three clients' three steps
+
+
+def test_bytes_and_communications_add_up(run_tiny: Run) -> None:
+    flat, tree = run_tiny("fedavg"), run_tiny("hifl")
+    model_bytes = 4 * flat.parameters
+    assert flat.wan_bytes_up == flat.communications * model_bytes
+    assert flat.wan_bytes_down == sum(flat.grants_per_edge) * model_bytes
+    assert flat.lan_bytes == 0
+    assert flat.client_uploads == flat.communications
+    assert tree.lan_bytes_up == tree.client_uploads * model_bytes
+    assert tree.lan_bytes_down == tree.lan_bytes_up
+    assert tree.client_steps == 3 * tree.client_uploads
+
+
+def test_targets_are_recorded_at_the_first_evaluation_that_reaches_them(run_tiny: Run) -> None:
+    result = run_tiny(stop__target=0.7, stop__communications=2000)
+    assert result.stop_reason == "target 0.7 reached"
+    reached = next(row for row in result.evaluations if row["accuracy"] >= 0.7)
+    assert reached is result.evaluations[-1]
+    assert result.targets["0.7"] == {
+        name: reached[name]
+        for name in ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
+    }
+    assert result.targets["0.95"] is None
+
+
+def test_virtual_seconds_end_a_run(run_tiny: Run) -> None:
+    result = run_tiny(stop__virtual_s=1.5)
+    assert result.stop_reason == "1.5 virtual s used up"
+    assert result.virtual_s <= 1.5
+
+
+def test_nothing_is_written_without_a_directory(
+    run_tiny: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_tiny(stop__communications=5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_directory_holds_everything(run_tiny: Run, tmp_path: Path) -> None:
+    result = run_tiny(directory=tmp_path / "run")
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "config.toml", "events.jsonl", "result.json", "model.safetensors", "checkpoint.safetensors",
+        "figure.png", "figure.pdf",
+    }  # fmt: skip
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == json.loads(
+        json.dumps(result.to_dict())
+    )
+    text = (tmp_path / "run" / "events.jsonl").read_text()
+    assert str(tmp_path) not in text
+    assert "wall" not in text
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "x" * 200, "nul\0"])
+def test_hostile_run_names_are_refused(name: str, run_tiny: Run, tmp_path: Path) -> None:
+    from hiflash.store.run_directory import check_name
+
+    with pytest.raises(RunError, match="a run name has"):
+        check_name(name)
+
+
+def test_bad_data_leaves_no_run_directory(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        hiflash.run(directory=tmp_path / "run", **{"data.partition": "noniid77"})
+    with pytest.raises(ConfigError):
+        hiflash.run(
+            directory=tmp_path / "run", **{"data.augment": True, "model.name": "resnet", "client.lr": -1}
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_own_parts_decide_who_holds_what(tiny_data: Any) -> None:
+    parts = [range(start, start + 100) for start in (0, 100, 200)]
+    settings = {**TINY, "federation.clients": 3, "federation.edges": 3, "stop.communications": 10}
+    result = hiflash.run(data=tiny_data, model=make_tiny_model, parts=parts, **settings)
+    assert result.partition == "own"
+    with pytest.raises(DataError, match="client 1"):
+        hiflash.run(data=tiny_data, model=make_tiny_model, parts=[[0], [], [1]], **settings)
+    with pytest.raises(ConfigError, match="parts has 1 clients"):
+        hiflash.run(data=tiny_data, model=make_tiny_model, parts=[[0]], **settings)
+
+
+def events(result: hiflash.Result) -> list[dict[str, Any]]:
+    assert result.path is not None
+    return [json.loads(line) for line in (result.path / "events.jsonl").read_text().splitlines()]
