@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def to_bytes(weights: Weights, spec: Spec) -> bytes:
     """Return a safetensors file of the model."""
     from safetensors.numpy import save
 
-    return save({name: np.ascontiguousarray(part) for name, part in spec.split(weights).items()})
+    return save({name: np.require(part, requirements="C") for name, part in spec.split(weights).items()})
 
 
 def from_bytes(data: bytes, spec: Spec) -> Weights:
@@ -102,7 +103,7 @@ def from_bytes(data: bytes, spec: Spec) -> Weights:
     body = memoryview(data)[8 + header_bytes :]
     if len(body) != 4 * spec.size:
         raise ProtocolError(f"the model has {4 * spec.size} bytes of values, got {len(body)}")
-    parts = []
+    parts, spans = [], []
     for name, shape in spec.tensors:
         entry = header[name]
         span = entry.get("data_offsets") if isinstance(entry, dict) else None
@@ -117,5 +118,9 @@ def from_bytes(data: bytes, spec: Spec) -> Weights:
             and entry.get("dtype") == "F32"
         ):
             raise ProtocolError(f"tensor {name} must be F32 of shape {list(shape)}, got {str(entry)[:80]}")
+        spans.append((span[0], span[1]))
         parts.append(np.frombuffer(body[span[0] : span[1]], dtype="<f4"))
+    spans.sort()
+    if any(stop != start for (_, stop), (start, _) in pairwise(spans)):
+        raise ProtocolError("the tensors overlap or leave gaps")
     return np.concatenate(parts).astype(np.float32)

@@ -163,8 +163,8 @@ def test_threshold_zero_admits_one_edge_at_a_time():
 def test_admission_counts_expected_arrivals_by_hand():
     # Threshold 1. Edge 0 arrives at 10. Edge 1 at 4: edge 0 will have staleness 1, fine. Edge 2 at 6 would
     # make edge 0 arrive with staleness 2. At 20 it would itself have staleness 2. At 4, tied with edge 1,
-    # edge 0 would have staleness 2. At 10, tied with edge 0, it has staleness 1 and hurts nobody.
-    for duration, admitted in ((6.0, False), (20.0, False), (4.0, False), (10.0, True)):
+    # edge 0 would have staleness 2. At 10, tied with edge 0 and granted later, it would itself have 2.
+    for duration, admitted in ((6.0, False), (20.0, False), (4.0, False), (10.0, False)):
         cloud = make(threshold=1)
         assert isinstance(ask(cloud, 0, duration=10.0)[0], Grant)
         assert isinstance(ask(cloud, 1, duration=4.0)[0], Grant)
@@ -173,7 +173,7 @@ def test_admission_counts_expected_arrivals_by_hand():
 
 def test_an_overdue_lease_is_expected_now():
     # Threshold 1: edges 0 (eta 3) and 1 (eta 5) run; at 100 both are overdue, so eta = 100 for both and
-    # neither counts against the other; a candidate arriving at 110 comes after both: staleness 2.
+    # edge 0, granted first, counts as the earlier one; a candidate arriving at 110 comes after both: staleness 2.
     cloud = make(threshold=1)
     ask(cloud, 0, duration=3.0)
     ask(cloud, 1, duration=5.0)
@@ -187,11 +187,18 @@ def test_an_overdue_lease_is_expected_now():
     assert isinstance(ask(cloud, 2, now=100.0)[0], Grant)
 
 
-def test_a_lease_that_is_already_over_its_threshold_blocks_admission_until_it_ends():
-    cloud = make(threshold=0)
+def overtaken_twice(cloud):
+    """Return edge 0's grant after two edges that were expected behind it came before it."""
     (slow,) = ask(cloud, 0, duration=10.0)
-    (tied,) = ask(cloud, 1, duration=10.0)  # a tie is admitted
-    deliver(cloud, tied, now=9.0)  # and now edge 0 is stale: 1 > 0
+    for edge in (1, 2):
+        (early,) = ask(cloud, edge, duration=20.0)
+        deliver(cloud, early, now=1.0)
+    return slow
+
+
+def test_a_lease_that_is_already_over_its_threshold_blocks_admission_until_it_ends():
+    cloud = make(threshold=1)
+    slow = overtaken_twice(cloud)  # staleness 2 > 1
     assert ask(cloud, 2, now=9.5)[0].reason == "waited"
     assert deliver(cloud, slow, now=10.0)[0].reason == "stale"
     assert isinstance(ask(cloud, 2, now=10.0)[0], Grant)
@@ -265,11 +272,10 @@ def test_a_lease_exactly_at_its_threshold_is_not_cancelled():
 
 @pytest.mark.parametrize("enforce", ["admit", "discard"])
 def test_only_cancel_stops_an_edge_between_rounds(enforce):
-    cloud = make(threshold=0, enforce=enforce)
-    (a,), (b,) = ask(cloud, 0), ask(cloud, 1)
-    deliver(cloud, a)
-    assert isinstance(cloud.handle(Progress(1, b.lease_id, 3.0))[0], Proceed)
-    assert deliver(cloud, b)[0].reason == "stale"
+    cloud = make(threshold=1, enforce=enforce)
+    slow = overtaken_twice(cloud)
+    assert isinstance(cloud.handle(Progress(0, slow.lease_id, 3.0))[0], Proceed)
+    assert deliver(cloud, slow)[0].reason == "stale"
 
 
 def test_nobody_can_cancel_another_edges_lease():

@@ -120,9 +120,10 @@ def test_admits_counts_the_versions_that_passed_since_the_grant():
     assert admits(view(lease(0, base=4, threshold=4, eta=10.0), version=7), candidate)
 
 
-def test_equal_arrival_times_do_not_count_against_each_other():
-    # eta_i < eta_j is strict: at a tie neither is earlier.
-    assert admits(view(lease(0, threshold=0, eta=5.0)), lease(1, threshold=0, eta=5.0))
+def test_of_two_expected_at_the_same_time_the_one_granted_first_counts_as_earlier():
+    # One of them will be first; without an order two edges would run at threshold 0.
+    assert not admits(view(lease(0, threshold=0, eta=5.0)), lease(1, threshold=0, eta=5.0))
+    assert admits(view(lease(0, threshold=0, eta=5.0)), lease(1, threshold=1, eta=5.0))
 
 
 def test_a_lease_that_is_already_too_old_blocks_every_candidate():

@@ -173,11 +173,11 @@ SETUPS = {
 
 # (final weights, event log) after 300 communications
 GOLDEN: dict[str, tuple[str, str]] = {
-    "admit": ("981dfaf75c451e64", "af5b0e0ae736d4fb"),
+    "admit": ("e31a1fb9712b8aed", "1216403df0452f81"),
     "discard": ("76c1fc19d9110a36", "74308e4f06db2463"),
     "cancel": ("d35012d0688c1203", "0c53a66fd93eb7c2"),
     "delta": ("b02b01a0dcd763bb", "74308e4f06db2463"),
-    "fixed": ("ae9ebf7c58bb2f8f", "54685f8b50f2c662"),
+    "fixed": ("3a62f805ad1e119a", "633ffe8e95cb25ce"),
     "lossy": ("5a603811703f2141", "a4beb57898b54ffb"),
     "fedasync": ("919c1f33533d8f78", "75702d09bae55ba9"),
     "hierfavg": ("bd1b611fd37615aa", "ca18bec27e828dd1"),

@@ -57,6 +57,8 @@ class Interpolate(Stateful):
     ) -> Weights | None:
         """Return the interpolation of the global and the edge model."""
         a = mixing_weight(staleness, alpha=self.alpha, penalty=self.penalty)
+        if a == 1:  # exactly the edge model, down to the sign of its zeros
+            return update.astype(np.float32)
         return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32)  # Eq. 8
 
 

@@ -35,7 +35,7 @@ def js_divergence(p: Floats, q: Floats) -> float:
     1.0
     """
     middle = (p + q) / 2
-    return (_kl(p, middle) + _kl(q, middle)) / 2
+    return min(1.0, max(0.0, (_kl(p, middle) + _kl(q, middle)) / 2))  # rounding may leave [0, 1]
 
 
 def js_per_edge(counts: Counts, clusters: Clusters) -> list[float]:

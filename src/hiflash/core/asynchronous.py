@@ -97,8 +97,8 @@ class AsyncCloud(Cloud):
     def _progress(self, call: Progress) -> list[Any]:
         lease = self.leases.get(call.lease_id)
         if lease is not None and lease.edge != call.edge:
-            return []  # nobody learns about, or ends, another edge's lease
-        if self.enforce == "cancel" and self.stale(call.lease_id):
+            lease = None  # nobody learns about, or ends, another edge's lease
+        if self.enforce == "cancel" and (lease is None or self.stale(call.lease_id)):
             if lease is not None:
                 self._end(lease, "cancelled", call.now)
             return [Cancel(call.edge, call.lease_id, call.now)]

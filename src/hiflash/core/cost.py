@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hiflash.core.state import Stateful
+from hiflash.errors import ProtocolError
 from hiflash.seeding import rng
 
 __all__ = ["Fluctuation", "WanLink", "compute_seconds", "send_seconds"]
@@ -68,6 +69,8 @@ class Fluctuation(Stateful):
     def factors(self, now: float) -> Floats:
         """Return the factor on every resource's mean in the second that `now` lies in."""
         second = int(now)
+        if second < self.first:
+            raise ProtocolError(f"second {second} is forgotten; {self.first} is the first that is known")
         while self.first + len(self.states) <= second:
             noise = self._noise(self.first + len(self.states))
             scale = math.sqrt(1 - self.rho**2) * self.spread

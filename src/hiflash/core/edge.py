@@ -89,7 +89,7 @@ class Edge(Stateful):
     """Trains its cluster for one lease after the other. `handle` is the one door to its state."""
 
     STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
-             "expected", "updates", "seen", "sent_at")  # fmt: skip
+             "expected", "updates", "seen", "sent_at", "awaiting")  # fmt: skip
 
     def __init__(
         self,
@@ -129,6 +129,7 @@ class Edge(Stateful):
         self.updates: dict[int, ClientUpdate] = {}
         self.seen: set[int] = set()  # clients that took part in any round of this lease
         self.sent_at = 0.0
+        self.awaiting = 0  # the lease whose verdict is still to come
 
     @property
     def examples(self) -> int:
@@ -153,7 +154,7 @@ class Edge(Stateful):
     def handle(self, event: Any) -> list[Any]:
         """Take one event and return what follows from it, in order."""
         match event:
-            case Grant():
+            case Grant() if self._new(event):
                 self.grant, self.index, self.model, self.seen = event, 0, event.weights, set()
                 self.grants += 1
                 return self._start(event.now)
@@ -162,7 +163,7 @@ class Edge(Stateful):
                 return self._close(event.now) if len(self.updates) == len(self.expected) else []
             case Deadline() if self._current(event.lease_id) and event.round == self.index:
                 return self._close(event.now)
-            case Proceed() if self._current(event.lease_id):
+            case Proceed() if self._current(event.lease_id) and not self.expected:
                 return self._start(event.now)
             case Cancel() if self._current(event.lease_id):
                 self.grant = None
@@ -170,20 +171,26 @@ class Edge(Stateful):
             case Refuse() if event.request_id == self.request_id:
                 return [self.check_in(event.now)]
             case Verdict():
-                if event.now >= self.sent_at:  # not the verdict on a lease that ended while it ran
+                # A lease that ended while its edge still ran has a verdict older than the upload.
+                if event.lease_id == self.awaiting and event.now >= self.sent_at:
                     self.estimates = self.estimates.observe(up_s=event.now - self.sent_at)
+                    self.awaiting = 0
                 return []
-            case ClientUpdate() | Deadline() | Proceed() | Cancel() | Refuse():
+            case Grant() | ClientUpdate() | Deadline() | Proceed() | Cancel() | Refuse():
                 return []  # late, repeated or of an ended lease: changes nothing
         raise ProtocolError(f"an edge does not handle {type(event).__name__}")
 
     def received(self, grant: Grant, now: float) -> list[Any]:
         """Take a grant that was sent at `grant.now` and arrives now."""
-        self.estimates = self.estimates.observe(down_s=now - grant.now)
+        if self._new(grant):
+            self.estimates = self.estimates.observe(down_s=now - grant.now)
         return self.handle(replace(grant, now=now))
 
     def _draw_rounds(self, draw: int) -> int:
         return int(rng(self.seed, "edge_rounds", self.edge, draw).choice(self.edge_rounds))
+
+    def _new(self, grant: Grant) -> bool:
+        return grant.request_id == self.request_id and not self._current(grant.lease_id)
 
     def _current(self, lease_id: int) -> bool:
         return self.grant is not None and self.grant.lease_id == lease_id
@@ -211,8 +218,8 @@ class Edge(Stateful):
 
     def _close(self, now: float) -> list[Any]:
         grant = self._held()
-        updates = list(self.updates.values())
-        needed = max(1, math.ceil(self.quorum * len(self.expected)))
+        updates = [self.updates[client] for client in sorted(self.updates)]
+        needed = max(1, math.ceil(self.quorum * len(self.expected) - 1e-9))  # 0.28 * 25 is a bit over 7
         model = self.aggregate(updates, needed) if len(updates) >= needed else None
         if model is None:
             self.grant = None
@@ -226,10 +233,11 @@ class Edge(Stateful):
         )
         self.index += 1
         if self.index < self.rounds:
+            self.expected, self.updates = (), {}  # nobody can report for a round that has not begun
             if self.asks_between_rounds:
                 return [Progress(self.edge, grant.lease_id, now)]
             return self._start(now)
-        self.grant, self.sent_at = None, now
+        self.grant, self.sent_at, self.awaiting = None, now, grant.lease_id
         examples = sum(self.plans[client].examples for client in self.seen)
         return [Upload(self.edge, grant.lease_id, model, examples, self.check_in(now), now)]
 

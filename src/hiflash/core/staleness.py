@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -102,13 +101,11 @@ def admits(view: CloudView, candidate: LeaseView) -> bool:
     """Return whether every open lease and the candidate are expected to arrive fresh enough.
 
     An upload ages by one for each other upload that arrives before it, so lease j is expected to
-    arrive with staleness `(version - base_j) + #{i != j: eta_i < eta_j}`.
+    arrive with staleness `(version - base_j) + #{i != j: eta_i < eta_j}`. Of two that are expected at the
+    same time one will be first all the same; it is taken to be the one that was granted first.
     """
-    leases = (*view.leases, candidate)
-    for lease in leases:
-        if math.isinf(lease.threshold):
-            continue
-        earlier = sum(other.eta < lease.eta for other in leases)  # never counts itself: strict
+    leases = sorted((*view.leases, candidate), key=lambda lease: lease.eta)  # stable: ties keep the order
+    for earlier, lease in enumerate(leases):
         if view.version - lease.base_version + earlier > lease.threshold:
             return False
     return True

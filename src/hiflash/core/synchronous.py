@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hiflash.core.cloud import Cloud, Lease
@@ -15,14 +15,18 @@ from hiflash.weights import weighted_mean
 __all__ = ["OpenRound", "SyncCloud"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OpenRound:
-    """A round under way: who was granted, who still owes an upload, what has come."""
+    """A round under way: how many were granted, which leases still owe an upload, what has come."""
 
     size: int
-    missing: set[int]
+    missing: frozenset[int]
     deadline: float
-    models: dict[int, tuple[int, Weights, int]] = field(default_factory=dict)
+    models: Mapping[int, tuple[int, Weights, int]] = field(default_factory=dict)
+
+    def without(self, lease_id: int) -> OpenRound:
+        """Return the round when nothing is expected of a lease any more."""
+        return replace(self, missing=self.missing - {lease_id})
 
 
 class SyncCloud(Cloud):
@@ -82,7 +86,7 @@ class SyncCloud(Cloud):
         grants = [self._grant(edge, math.inf, now) for edge in chosen]
         self.round = OpenRound(
             size=len(grants),
-            missing={grant.lease_id for grant in grants},
+            missing=frozenset(grant.lease_id for grant in grants),
             deadline=now + self.deadline_s,
         )
         return list(grants)
@@ -93,15 +97,15 @@ class SyncCloud(Cloud):
     def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
         if self.round is None or lease.lease_id not in self.round.missing:
             return self._rejection(upload, 0, "late"), []
-        self.round.missing.remove(lease.lease_id)
-        self.round.models[lease.lease_id] = (lease.edge, upload.weights, upload.examples)
+        models = {**self.round.models, lease.lease_id: (lease.edge, upload.weights, upload.examples)}
+        self.round = replace(self.round.without(lease.lease_id), models=models)
         verdict = Verdict(lease.edge, lease.lease_id, "buffered", 0, self.version, "", upload.now)
         return verdict, self._close_round(upload.now) if not self.round.missing else []
 
     def _dropped(self, lease: Lease, now: float) -> list[Any]:
         if self.round is None or lease.lease_id not in self.round.missing:
             return []
-        self.round.missing.remove(lease.lease_id)
+        self.round = self.round.without(lease.lease_id)
         return self._close_round(now) if not self.round.missing else []
 
     def _close_round(self, now: float) -> list[Any]:
@@ -113,7 +117,7 @@ class SyncCloud(Cloud):
             effects += self._end(self.leases[lease_id], "late", now)
         # By edge, not by arrival: float addition is not associative.
         order = tuple(sorted(closing.models, key=lambda lease_id: closing.models[lease_id][0]))
-        if not order or len(order) < self.quorum * closing.size:
+        if not order or len(order) < self.quorum * closing.size - 1e-9:
             return [*effects, RoundApplied(self.version, (), order, now)]
         models = [closing.models[lease_id] for lease_id in order]
         self.weights = weighted_mean([model for _, model, _ in models], [count for _, _, count in models])

@@ -65,8 +65,8 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
             return [encode(item) for item in value]
         if isinstance(value, tuple):
             return {"tuple": [encode(item) for item in value]}
-        if isinstance(value, set):
-            return {"set": [encode(item) for item in sorted(value)]}
+        if isinstance(value, set | frozenset):
+            return {type(value).__name__: [encode(item) for item in sorted(value)]}
         if isinstance(value, dict):  # a Counter is restored by its owner
             return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
         if isinstance(value, PendingModel):
@@ -120,6 +120,8 @@ def _decode(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
             return tuple(decode(item) for item in value["tuple"])
         if "set" in value:
             return {decode(item) for item in value["set"]}
+        if "frozenset" in value:
+            return frozenset(decode(item) for item in value["frozenset"])
         if "dict" in value:
             return {decode(key): decode(item) for key, item in value["dict"]}
         return TYPES[value["type"]](**{name: decode(item) for name, item in value["fields"].items()})

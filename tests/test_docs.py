@@ -1,0 +1,72 @@
+"""What the documents show works, and what they list is complete."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hiflash
+from hiflash.config import Config, describe_keys
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every run end after a few communications: the examples are shown to work, not to converge."""
+    load = Config._layered.__func__  # type: ignore[attr-defined]
+
+    def short(cls: type[Config], below: Any, above: Any, where: str) -> Config:
+        return load(cls, below, {**above, "stop": {"communications": 12, "target": 0.5}}, where)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(Config, "_layered", classmethod(short))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("number", [0, 1])
+def test_python_in_the_readme_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    scope: dict[str, Any] = {}
+    exec(blocks[number], scope)  # noqa: S102  # our own README
+    assert isinstance(scope["result"], hiflash.Result)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("example", sorted(path.name for path in ROOT.glob("examples/*.py")))
+def test_examples_run(example: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
+    assert "communications" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.toml")), ids=lambda path: path.name)
+def test_example_configurations_are_valid(example: Path) -> None:
+    Config.load(example)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_table_of_settings_is_complete_and_true() -> None:
+    text = (ROOT / "docs/configuration.md").read_text()
+    for key, allowed, default, about in describe_keys():
+        row = f"| `{key}` | `{json.dumps(default)}` | {allowed} | {about} |"
+        assert row.replace(allowed, allowed.replace("|", r"\|")) in text
+
+
+def test_every_number_of_a_result_is_explained() -> None:
+    text = (ROOT / "docs/metrics.md").read_text()
+    for field in dataclasses.fields(hiflash.Result):
+        if field.name not in ("path", "weights"):
+            assert f"`{field.name}`" in text, field.name
