@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import hiflash
-from conftest import TINY, make_tiny_model
 from hiflash.comparison import Watcher, plan
 from hiflash.errors import ConfigError, Paused, RunError
+from tiny import TINY, make_tiny_model
 
 SMALL: dict[str, Any] = {
     "federation.clients": 20,

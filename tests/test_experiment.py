@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import hiflash
-from conftest import TINY, assert_same_run, make_tiny_model
 from hiflash.errors import ConfigError, DataError, Paused, RunError
 from hiflash.weights import digest
+from tiny import TINY, assert_same_run, make_tiny_model
 
 Run = Callable[..., hiflash.Result]
 

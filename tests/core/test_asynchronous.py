@@ -173,7 +173,8 @@ def test_admission_counts_expected_arrivals_by_hand():
 
 def test_an_overdue_lease_is_expected_now():
     # Threshold 1: edges 0 (eta 3) and 1 (eta 5) run; at 100 both are overdue, so eta = 100 for both and
-    # edge 0, granted first, counts as the earlier one; a candidate arriving at 110 comes after both: staleness 2.
+    # edge 0, granted first, counts as the earlier one; a candidate arriving at 110 comes after both:
+    # staleness 2.
     cloud = make(threshold=1)
     ask(cloud, 0, duration=3.0)
     ask(cloud, 1, duration=5.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hiflash.core.state import Stateful
@@ -15,7 +15,7 @@ from hiflash.messages import Grant, Verdict
 __all__ = ["Ledger", "OpenLease"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OpenLease:
     """A lease that is not settled yet: its plan in virtual time and what was done under it."""
 
@@ -116,8 +116,9 @@ class Ledger(Stateful):
     def round_done(self, lease_id: int, steps: int, sent: int, reported: int) -> None:
         """Count an edge round that was completed in virtual time."""
         lease = self.open[lease_id]
-        lease.rounds_done += 1
-        lease.steps_done += steps
+        self.open[lease_id] = replace(
+            lease, rounds_done=lease.rounds_done + 1, steps_done=lease.steps_done + steps
+        )
         self.client_steps += steps
         self.client_uploads += reported
         if not self.flat:  # the access hop of a flat client is part of its way over the WAN
@@ -142,7 +143,7 @@ class Ledger(Stateful):
         """Charge a lease that stopped running for the rounds that were done under it."""
         lease = self.open[lease_id]
         if lease.in_flight:
-            lease.in_flight = False
+            self.open[lease_id] = replace(lease, in_flight=False)
             self.compute_cost += lease.timeline.compute_s(lease.rounds_done) / self.compute_unit_s
             self.send_cost += lease.timeline.send_s(lease.rounds_done) / self.send_unit_s
 
