@@ -87,6 +87,8 @@ class Client(_Section):
     lr_decay: Annotated[float, Field(gt=0, le=1)] = _key(0.99, "in (0, 1]", "factor on the learning rate")
     lr_decay_steps: Count = _key(100, "a whole number >= 1", "a client's steps between two decays")
     mu: Annotated[float, Field(ge=0, le=1e6)] = _key(0.0, ">= 0", "proximal term (FedProx)")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = _key(0.0, "in [0, 1)", "of SGD, new in every task")
+    weight_decay: Annotated[float, Field(ge=0, le=1e6)] = _key(0.0, ">= 0", "of SGD")
 
 
 class EdgeSection(_Section):
@@ -237,7 +239,9 @@ class Config(_Section):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = _key(
         "auto", '"auto", "cpu" or "cuda"', "where training runs"
     )
-    trainer: Literal["auto", "torch"] = _key("auto", '"auto" or "torch"', "what runs client tasks")
+    trainer: Literal["auto", "native", "torch"] = _key(
+        "auto", '"auto", "native" or "torch"', "what runs client tasks; auto takes the fastest that can"
+    )
     checkpoint_s: Positive = _key(20.0, "> 0", "wall seconds between two checkpoints")
     federation: Federation = Federation()
     client: Client = Client()

@@ -22,9 +22,9 @@ from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPol
 from hiflash.core.synchronous import SyncCloud
 from hiflash.data import Dataset, Partition, label_counts, load, own_parts, partition
 from hiflash.engine.centralized import Centralized
+from hiflash.engine.executor import promise
 from hiflash.engine.ledger import Ledger
 from hiflash.engine.pool import WorkerPool
-from hiflash.engine.promise import promise
 from hiflash.engine.session import Engine
 from hiflash.engine.simulator import Simulator
 from hiflash.engine.world import World
@@ -258,8 +258,9 @@ def _with_model(
     import torch
     from torch import nn
 
+    from hiflash.learn.choose import choose_trainer
     from hiflash.learn.models import build_model, initial_weights
-    from hiflash.learn.trainer import Samples, TorchTrainer, resolve_device
+    from hiflash.learn.trainer import Samples, resolve_device
 
     shape = tuple(data.x.shape[1:])
     name: str = config.model.name if model is None else "own"
@@ -281,13 +282,23 @@ def _with_model(
     y, y_test = (torch.from_numpy(array).to(device) for array in (data.y, data.y_test))
     samples = Samples(x, y, split.parts, x_test, y_test)
 
-    def make_trainer() -> TorchTrainer:
-        return TorchTrainer(
-            make, samples, batch=config.client.batch, mu=config.client.mu, augment=config.data.augment
-        )
-
-    pool = WorkerPool(make_trainer, config.workers or os.cpu_count() or 1, len(data.y_test))
+    pool = WorkerPool(
+        choose_trainer(config.trainer, make, samples, _solver(config)),
+        config.workers or os.cpu_count() or 1,
+        len(data.y_test),
+    )
     return Federation(config, data, split, clusters, edge_clusters, name, initial, spec, trainable, pool)
+
+
+def _solver(config: Config) -> dict[str, Any]:
+    client = config.client
+    return {
+        "batch": client.batch,
+        "mu": client.mu,
+        "momentum": client.momentum,
+        "weight_decay": client.weight_decay,
+        "augment": config.data.augment,
+    }
 
 
 def _number(value: float | str) -> float | None:

@@ -21,8 +21,8 @@ from hiflash.core.cost import WanLink
 from hiflash.core.edge import ClientPlan, Edge
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
 from hiflash.core.synchronous import SyncCloud
+from hiflash.engine.executor import LazyExecutor, TaskResult, promise
 from hiflash.engine.ledger import Ledger
-from hiflash.engine.promise import TaskResult, promise
 from hiflash.engine.simulator import Simulator
 from hiflash.engine.world import World
 from hiflash.seeding import rng
@@ -148,7 +148,7 @@ def make(**options) -> Run:
         edges,
         world,
         ledger,
-        ScriptedTrainer(options.get("poisoned")),
+        LazyExecutor(ScriptedTrainer(options.get("poisoned"))),
         slot_s=None if flat or synchronous else SLOT_S,
         limits={"communications": None, "client_steps": None, "virtual_s": None},
         log=lambda now, kind, row: log.append(json.dumps({"t": now, "event": kind, **row})),
@@ -279,7 +279,7 @@ def test_the_setups_exercise_what_they_are_for(name):
 
 def test_uploads_known_to_be_refused_are_never_trained():
     run = finished("discard")
-    applied_steps = run.simulator.trainer.trained * STEPS
+    applied_steps = run.simulator.executor.trainer.trained * STEPS
     assert run.simulator.ledger.discarded > 0
     assert applied_steps < run.simulator.ledger.client_steps
 

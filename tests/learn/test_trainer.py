@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
+from hiflash.engine.executor import TaskResult
 from hiflash.engine.pool import WorkerPool
-from hiflash.engine.promise import TaskResult
 from hiflash.learn.models import FlatModel, initial_weights, lenet
-from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, batch_indices
+from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, task_batches
 from hiflash.messages import ClientTask
 from hiflash.seeding import rng
 
@@ -22,7 +22,7 @@ def samples(count: int = 130, shape: tuple[int, ...] = (1, 28, 28)) -> Samples:
 
 def test_an_epoch_is_a_permutation_and_its_short_last_batch_is_used() -> None:
     part = np.arange(1000, 1010)
-    batches = [batch_indices(part, 4, client=3, step=step, seed=0) for step in range(6)]
+    batches = task_batches(ClientTask(3, 0, 6, 0.1, None, 0), part, 4)
     assert [len(batch) for batch in batches] == [4, 4, 2, 4, 4, 2]
     assert sorted(np.concatenate(batches[:3])) == part.tolist()
     assert sorted(np.concatenate(batches[3:])) == part.tolist()
@@ -30,23 +30,32 @@ def test_an_epoch_is_a_permutation_and_its_short_last_batch_is_used() -> None:
 
 
 def test_a_client_smaller_than_the_batch_uses_all_it_has() -> None:
-    assert sorted(batch_indices(np.array([5, 9]), 60, client=0, step=7, seed=0)) == [5, 9]
+    (batch,) = task_batches(ClientTask(0, 7, 1, 0.1, None, 0), np.array([5, 9]), 60)
+    assert sorted(batch) == [5, 9]
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.3])
-def test_steps_equal_those_of_torch_sgd(mu: float) -> None:
+def test_where_a_task_begins_does_not_change_its_steps() -> None:
+    part = np.arange(25)
+    whole = task_batches(ClientTask(3, 0, 9, 0.1, None, 0), part, 10)
+    pieces = [task_batches(ClientTask(3, first, 3, 0.1, None, 0), part, 10) for first in (0, 3, 6)]
+    assert [batch.tolist() for batch in whole] == [batch.tolist() for piece in pieces for batch in piece]
+
+
+@pytest.mark.parametrize(("mu", "momentum", "decay"), [(0.0, 0.0, 0.0), (0.3, 0.0, 0.0), (0.1, 0.9, 0.01)])
+def test_steps_equal_those_of_torch_sgd(mu: float, momentum: float, decay: float) -> None:
     data = samples()
     start, _, _ = initial_weights(lenet, 1)
     task = ClientTask(client=0, first_step=4, steps=3, lr=0.1, weights=start, seed=9)
-    (result,) = TorchTrainer(lenet, data, batch=32, mu=mu, augment=False).train([task])
+    trainer = TorchTrainer(lenet, data, batch=32, mu=mu, momentum=momentum, weight_decay=decay)
+    (result,) = trainer.train([task])
 
     flat = FlatModel(lenet(), torch.device("cpu"))
     flat.load(start)
-    optimizer = torch.optim.SGD(flat.module.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(flat.module.parameters(), lr=0.1, momentum=momentum, weight_decay=decay)
     anchor = torch.from_numpy(start.copy())
     losses = []
-    for step in range(4, 7):
-        index = torch.from_numpy(batch_indices(data.parts[0], 32, 0, step, 9))
+    for batch in task_batches(task, data.parts[0], 32):
+        index = torch.from_numpy(batch)
         optimizer.zero_grad(set_to_none=False)
         loss = nn.functional.cross_entropy(flat.module(data.x[index]), data.y[index])
         # FedProx as its definition has it: the gradient of mu/2 |u - w|^2 is added by autograd.

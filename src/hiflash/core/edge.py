@@ -136,6 +136,11 @@ class Edge(Stateful):
         """Return the samples of the whole cluster: the most an upload may claim."""
         return sum(plan.examples for plan in self.plans.values())
 
+    @property
+    def needed(self) -> int:
+        """Return how many clients of the current round must deliver something usable."""
+        return max(1, math.ceil(self.quorum * len(self.expected) - 1e-9))  # 0.28 * 25 is a bit over 7
+
     def check_in(self, now: float) -> CheckIn:
         """Return a new request for the model."""
         self.request_id += 1
@@ -219,8 +224,7 @@ class Edge(Stateful):
     def _close(self, now: float) -> list[Any]:
         grant = self._held()
         updates = [self.updates[client] for client in sorted(self.updates)]
-        needed = max(1, math.ceil(self.quorum * len(self.expected) - 1e-9))  # 0.28 * 25 is a bit over 7
-        model = self.aggregate(updates, needed) if len(updates) >= needed else None
+        model = self.aggregate(updates, self.needed) if len(updates) >= self.needed else None
         if model is None:
             self.grant = None
             return [Abandon(self.edge, grant.lease_id, self.check_in(now), now)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hiflash.core.edge import ClientPlan
 from hiflash.core.state import Stateful
-from hiflash.engine.promise import Trainer
+from hiflash.engine.executor import Trainer
 from hiflash.messages import ClientTask, Weights
 
 __all__ = ["Centralized"]

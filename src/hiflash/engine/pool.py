@@ -1,24 +1,33 @@
-"""Workers on this machine: client tasks and evaluation spread over threads, results in task order."""
+"""Workers on this machine: threads that take client tasks in the order in which they are due.
+
+Threads are enough: the trainers release the interpreter lock while they compute. Each task is pure and
+runs on one thread, so neither the number of workers nor who takes which task changes a bit of a result.
+"""
 
 from __future__ import annotations
 
+import heapq
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol
 
-from hiflash.engine.promise import TaskResult
+from hiflash.engine.executor import RoundWork, TaskResult, close_round
 from hiflash.messages import ClientTask, Weights
 
 __all__ = ["WorkerPool", "WorkerTrainer"]
 
 EVALUATION_SPAN = 500  # fixed, so that sums do not depend on the number of workers
+AT_ONCE = float("-inf")  # due before everything else
 
 
 class WorkerTrainer(Protocol):
     """What one worker runs."""
 
     name: str
+    whole_rounds: bool
+    """Whether it is faster to give it all tasks of a round together than one by one."""
 
     def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
         """Return the results in the order of the tasks."""
@@ -29,50 +38,183 @@ class WorkerTrainer(Protocol):
         ...
 
 
-class WorkerPool:
-    """A trainer that hands tasks to as many trainers as there are workers.
+@dataclass(slots=True, eq=False)
+class _Round:
+    """A round under way."""
 
-    Threads are enough: torch releases the interpreter lock while it computes. Each task is pure and runs
-    on one thread, so neither the number of workers nor who takes which task changes a bit of the result.
+    work: RoundWork
+    results: list[TaskResult | None]
+    missing: int
+    done: bool = False
+    dropped: bool = False
+    model: Weights | None = None
+    followers: list[_Round] = field(default_factory=list)
+
+
+class WorkerPool:
+    """An executor with one trainer per thread.
+
+    A round's tasks are queued when its starting model is known; the thread that finishes the last one
+    averages them and queues the tasks of the round that builds on it.
     """
 
     def __init__(self, make_trainer: Callable[[], WorkerTrainer], workers: int, test_size: int) -> None:
         self.test_size = test_size
-        self.idle: SimpleQueue[WorkerTrainer] = SimpleQueue()
-        for _ in range(workers):
-            trainer = make_trainer()
-            self.name = trainer.name
-            self.idle.put(trainer)
-        self.threads = ThreadPoolExecutor(workers, "hiflash-worker", initializer=_one_torch_thread)
+        self._changed = threading.Condition()
+        self._queue: list[tuple[float, int, Callable[[WorkerTrainer], None]]] = []
+        self._counter = 0
+        self._rounds: dict[int, dict[int, _Round]] = {}
+        self._error: BaseException | None = None
+        self._closed = False
+        trainers = [make_trainer() for _ in range(workers)]
+        self.name = trainers[0].name
+        self._whole_rounds = trainers[0].whole_rounds
+        self._threads = [
+            threading.Thread(target=self._work, args=(trainer,), name="hiflash-worker", daemon=True)
+            for trainer in trainers
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def begin(self, work: RoundWork) -> None:
+        """Queue a round, behind the one it builds on."""
+        entry = _Round(work, [None] * len(work.tasks), len(work.tasks))
+        with self._changed:
+            rounds = self._rounds.setdefault(work.lease_id, {})
+            rounds[work.index] = entry
+            if work.base is not None:
+                self._queue_tasks(entry, work.base)
+                return
+            before = rounds[work.index - 1]
+            if before.done:
+                self._follow(before, entry)
+            else:
+                before.followers.append(entry)
+
+    def begun(self, lease_id: int, index: int) -> bool:
+        """Return whether a round was taken on and not dropped."""
+        return index in self._rounds.get(lease_id, {})
+
+    def result(self, lease_id: int, index: int) -> Weights | None:
+        """Wait for a round and return its edge model, None if too few of its clients' are usable."""
+        entry = self._rounds[lease_id][index]
+        with self._changed:
+            self._wait(lambda: entry.done)
+        return entry.model
+
+    def leases(self) -> list[int]:
+        """Return the leases that have rounds here."""
+        return list(self._rounds)
+
+    def drop(self, lease_id: int) -> None:
+        """Forget the rounds of a lease; what has not begun to run will not."""
+        with self._changed:
+            for entry in self._rounds.pop(lease_id, {}).values():
+                entry.dropped = True
 
     def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
         """Return the results in the order of the tasks."""
-        return list(self.threads.map(self._train_one, tasks))
+        return self._gather([partial(_train_one, task) for task in tasks])
 
     def evaluate(self, weights: Weights) -> tuple[float, float]:
         """Return accuracy and mean loss on the whole test set."""
         starts = range(0, self.test_size, EVALUATION_SPAN)
-        spans = list(self.threads.map(lambda start: self._evaluate_span(weights, start), starts))
-        right, loss = (sum(column) for column in zip(*spans, strict=True))
+        parts = self._gather([partial(self._evaluate_span, weights, start) for start in starts])
+        right, loss = (sum(column) for column in zip(*parts, strict=True))
         return right / self.test_size, loss / self.test_size
 
     def close(self) -> None:
-        """Wait for what is running and end the threads."""
-        self.threads.shutdown(cancel_futures=True)
+        """Let the running tasks end and the threads with them."""
+        with self._changed:
+            self._closed = True
+            self._queue.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
-    def _train_one(self, task: ClientTask) -> TaskResult:
-        trainer = self.idle.get()
-        try:
-            return trainer.train([task])[0]
-        finally:
-            self.idle.put(trainer)
+    def _evaluate_span(self, weights: Weights, start: int, trainer: WorkerTrainer) -> tuple[int, float]:
+        return trainer.evaluate(weights, start, min(start + EVALUATION_SPAN, self.test_size))
 
-    def _evaluate_span(self, weights: Weights, start: int) -> tuple[int, float]:
-        trainer = self.idle.get()
-        try:
-            return trainer.evaluate(weights, start, min(start + EVALUATION_SPAN, self.test_size))
-        finally:
-            self.idle.put(trainer)
+    def _gather(self, jobs: Sequence[Callable[[WorkerTrainer], Any]]) -> list[Any]:
+        """Run jobs before everything else and return their results in order."""
+        results: list[Any] = [None] * len(jobs)
+        missing = len(jobs)
+
+        def run(index: int, trainer: WorkerTrainer) -> None:
+            nonlocal missing
+            results[index] = jobs[index](trainer)
+            with self._changed:
+                missing -= 1
+                self._changed.notify_all()
+
+        with self._changed:
+            for index in range(len(jobs)):
+                self._put(AT_ONCE, partial(run, index))
+            self._wait(lambda: missing == 0)
+        return results
+
+    def _put(self, due: float, job: Callable[[WorkerTrainer], None]) -> None:
+        self._counter += 1
+        heapq.heappush(self._queue, (due, self._counter, job))
+        self._changed.notify()
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        self._changed.wait_for(lambda: done() or self._error is not None)
+        if self._error is not None:
+            raise self._error
+
+    def _queue_tasks(self, entry: _Round, base: Weights) -> None:
+        """Queue a round whose starting model is known; the lock is held."""
+        tasks = [replace(task, weights=base) for task in entry.work.tasks]
+        count = len(tasks)
+        for indices in [range(count)] if self._whole_rounds else [range(i, i + 1) for i in range(count)]:
+            self._put(entry.work.due, partial(self._run_tasks, entry, tasks, indices))
+
+    def _run_tasks(
+        self, entry: _Round, tasks: Sequence[ClientTask], indices: range, trainer: WorkerTrainer
+    ) -> None:
+        if entry.dropped:
+            return
+        for index, result in zip(indices, trainer.train([tasks[i] for i in indices]), strict=True):
+            entry.results[index] = result
+        with self._changed:
+            entry.missing -= len(indices)
+            if entry.missing:
+                return
+        model = close_round(entry.work, [result for result in entry.results if result is not None])
+        with self._changed:
+            entry.model, entry.done, entry.results = model, True, []
+            for follower in entry.followers:
+                self._follow(entry, follower)
+            self._changed.notify_all()
+
+    def _follow(self, before: _Round, entry: _Round) -> None:
+        """Queue a round behind one that is done; from an unusable model nothing can start."""
+        if before.model is None:
+            entry.done = True
+            for follower in entry.followers:
+                self._follow(entry, follower)
+        else:
+            self._queue_tasks(entry, before.model)
+
+    def _work(self, trainer: WorkerTrainer) -> None:
+        _one_torch_thread()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._queue) or self._closed)
+                if self._closed:
+                    return
+                _, _, job = heapq.heappop(self._queue)
+            try:
+                job(trainer)
+            except BaseException as error:  # whoever waits must learn of it, whatever it is
+                with self._changed:
+                    self._error = error
+                    self._changed.notify_all()
+
+
+def _train_one(task: ClientTask, trainer: WorkerTrainer) -> TaskResult:
+    return trainer.train([task])[0]
 
 
 def _one_torch_thread() -> None:

@@ -1,9 +1,9 @@
 """The simulator: the same cloud and edges as everywhere, in virtual time.
 
-Events are a heap of (time, counter). Control flow runs ahead of computation: an edge round is handed on
-as a promise (`PendingModel`), and the training behind it happens when the cloud needs the upload, or
-never if the upload is already known to be refused. A client task is pure, so when it runs cannot
-change what it gives.
+Events are a heap of (time, counter). Control flow runs ahead of computation: an edge round is begun on an
+executor when its edge starts it and handed on as a promise; the simulation waits for it when its upload
+reaches the cloud, or drops it when that upload is known to be refused. A client task is pure, so when it
+runs cannot change what it gives.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from hiflash.core.cloud import Cloud
 from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful
+from hiflash.engine.executor import Executor, begin, promise, resolve
 from hiflash.engine.ledger import Ledger
-from hiflash.engine.promise import Trainer, resolve
-from hiflash.engine.world import World
+from hiflash.engine.world import RoundTiming, World
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -63,7 +63,7 @@ class Simulator(Stateful):
         edges: Sequence[Edge],
         world: World,
         ledger: Ledger,
-        trainer: Trainer,
+        executor: Executor,
         *,
         slot_s: float | None,
         limits: Mapping[str, float | None],
@@ -73,7 +73,7 @@ class Simulator(Stateful):
         self.edges = list(edges)
         self.world = world
         self.ledger = ledger
-        self.trainer = trainer
+        self.executor = executor
         self.slot_s = slot_s
         self.limits = limits
         self.log = log
@@ -220,6 +220,7 @@ class Simulator(Stateful):
                     self._from_edge(self.edges[effect.edge].handle(effect))
                 case Cancel():
                     self.ledger.cancelled += 1
+                    self.executor.drop(effect.lease_id)
                     self.ledger.settle(effect.lease_id, applied=False)
                     self._log("cancel", edge=effect.edge, lease=effect.lease_id)
                     self._from_edge(self.edges[effect.edge].handle(effect))
@@ -235,9 +236,7 @@ class Simulator(Stateful):
         for effect in effects:
             match effect:
                 case Round():
-                    self.open_rounds[effect.edge] = effect
-                    timing = self.ledger.open[effect.lease_id].timeline.rounds[effect.index]
-                    self._push(timing.ends_at, RoundEnd(effect.edge, effect.lease_id, effect.index))
+                    self._start_round(effect)
                 case Upload() | Abandon():
                     self._push(self.now + self.ledger.open[effect.lease_id].timeline.up_s, effect)
                 case CheckIn() | Progress():
@@ -246,7 +245,7 @@ class Simulator(Stateful):
     def _end_round(self, end: RoundEnd) -> None:
         """Deliver what the clients of an edge round have made of their tasks, as promises."""
         edge, opened = self.edges[end.edge], self.open_rounds.pop(end.edge)
-        timing = self.ledger.open[end.lease_id].timeline.rounds[end.index]
+        timing = self._timing(opened)
         self.ledger.round_done(
             end.lease_id,
             steps=sum(task.steps for task in opened.tasks),
@@ -255,32 +254,50 @@ class Simulator(Stateful):
         )
         self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
                   clients=len(timing.reporting))  # fmt: skip
-        seconds = dict(zip(timing.clients, zip(timing.compute_s, timing.send_s, strict=True), strict=True))
         effects: list[Any] = []
-        for task in opened.tasks:
-            if task.client in timing.reporting:
-                compute_s, send_s = seconds[task.client]
-                effects += edge.handle(
-                    ClientUpdate(
-                        task.client,
-                        end.lease_id,
-                        end.index,
-                        task,
-                        edge.plans[task.client].examples,
-                        math.nan,
-                        compute_s,
-                        send_s,
-                        self.now,
-                    )
-                )
+        for update in self._updates(opened):
+            effects += edge.handle(update)
         if len(timing.reporting) < len(opened.tasks):
             effects += edge.handle(Deadline(end.lease_id, end.index, self.now))
         self._from_edge(effects)
 
+    def _start_round(self, opened: Round) -> None:
+        """Take note of an edge round and have it computed, unless its upload is known to be refused."""
+        timeline = self.ledger.open[opened.lease_id].timeline
+        timing = timeline.rounds[opened.index]
+        self.open_rounds[opened.edge] = opened
+        self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index))
+        quorum = self.edges[opened.edge].needed
+        if len(timing.reporting) >= quorum and not self.cloud.stale(opened.lease_id):
+            begin(promise(self._updates(opened), quorum), self.executor, timeline.arrives_at)
+
+    def _updates(self, opened: Round) -> list[ClientUpdate]:
+        """Return what the clients that report in time will deliver; instead of weights, their tasks."""
+        edge, timing = self.edges[opened.edge], self._timing(opened)
+        seconds = dict(zip(timing.clients, zip(timing.compute_s, timing.send_s, strict=True), strict=True))
+        return [
+            ClientUpdate(
+                client=task.client,
+                lease_id=opened.lease_id,
+                round=opened.index,
+                weights=task,
+                examples=edge.plans[task.client].examples,
+                loss=math.nan,
+                compute_s=seconds[task.client][0],
+                send_s=seconds[task.client][1],
+                now=timing.ends_at,
+            )
+            for task in opened.tasks
+            if task.client in timing.reporting
+        ]
+
+    def _timing(self, opened: Round) -> RoundTiming:
+        return self.ledger.open[opened.lease_id].timeline.rounds[opened.index]
+
     def _arrive(self, upload: Upload) -> None:
         weights = upload.weights
         if not self.cloud.stale(upload.lease_id):
-            weights = resolve(weights, self.trainer)
+            weights = resolve(weights, self.executor, self.now)
             if weights is None:
                 self._give_up(Abandon(upload.edge, upload.lease_id, upload.check_in, self.now))
                 return
@@ -288,10 +305,15 @@ class Simulator(Stateful):
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
+        self.executor.drop(abandon.lease_id)
         self._from_cloud(self.cloud.handle(replace(abandon, now=self.now)))
 
     def _verdict(self, verdict: Verdict) -> None:
         self.ledger.arrived(verdict)
+        self.executor.drop(verdict.lease_id)
+        for lease_id in self.executor.leases():
+            if self.cloud.stale(lease_id):  # this upload was one too many for it
+                self.executor.drop(lease_id)
         self._log("upload", edge=verdict.edge, lease=verdict.lease_id, status=verdict.status,
                   staleness=verdict.staleness, version=verdict.version, reason=verdict.reason)  # fmt: skip
         self.edges[verdict.edge].handle(verdict)

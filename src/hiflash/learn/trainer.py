@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hiflash.engine.promise import TaskResult
+from hiflash.engine.executor import TaskResult
 from hiflash.errors import ConfigError
 from hiflash.learn.models import FlatModel
 from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
 
-__all__ = ["Samples", "TorchTrainer", "batch_indices", "resolve_device"]
+__all__ = ["Samples", "TorchTrainer", "resolve_device", "task_batches"]
 
 EVALUATION_BATCH = 500
 
@@ -42,18 +42,24 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def batch_indices(part: np.ndarray, batch: int, client: int, step: int, seed: int) -> np.ndarray:
-    """Return the samples of a client's step: epochs are permutations, the short last batch is used."""
+def task_batches(task: ClientTask, part: np.ndarray, batch: int) -> list[np.ndarray]:
+    """Return the samples of every step of a task: epochs are permutations, the short last batch is used."""
     per_epoch = math.ceil(len(part) / batch)
-    epoch, position = divmod(step, per_epoch)
-    order = rng(seed, "client", client, epoch).permutation(len(part))
-    return part[order[position * batch : (position + 1) * batch]]
+    batches: list[np.ndarray] = []
+    drawn, order = -1, part
+    for step in range(task.first_step, task.first_step + task.steps):
+        epoch, position = divmod(step, per_epoch)
+        if epoch != drawn:
+            drawn, order = epoch, part[rng(task.seed, "client", task.client, epoch).permutation(len(part))]
+        batches.append(order[position * batch : (position + 1) * batch])
+    return batches
 
 
 class TorchTrainer:
     """Trains and evaluates with autograd. Not thread-safe: every worker has one of its own."""
 
     name = "torch"
+    whole_rounds = False
 
     def __init__(
         self,
@@ -61,12 +67,16 @@ class TorchTrainer:
         samples: Samples,
         *,
         batch: int,
-        mu: float,
-        augment: bool,
+        mu: float = 0.0,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        augment: bool = False,
     ) -> None:
         self.samples = samples
         self.batch = batch
         self.mu = mu
+        self.momentum = momentum
+        self.weight_decay = weight_decay
         self.augment = augment
         self.flat = FlatModel(make_model(), samples.x.device)
 
@@ -93,19 +103,28 @@ class TorchTrainer:
         flat.module.train()
         trained = flat.values[: flat.trainable]
         anchor = trained.clone() if self.mu else None
+        velocity: Tensor | None = None
         loss_sum = 0.0
-        for step in range(task.first_step, task.first_step + task.steps):
-            index = torch.from_numpy(batch_indices(part, self.batch, task.client, step, task.seed))
+        for number, batch in enumerate(task_batches(task, part, self.batch)):
+            index = torch.from_numpy(batch)
             x = self.samples.x[index]
             if self.augment:
-                x = _crop_and_flip(x, rng(task.seed, "augment", task.client, step))
+                x = _crop_and_flip(x, rng(task.seed, "augment", task.client, task.first_step + number))
             flat.gradient.zero_()
             loss = functional.cross_entropy(flat.module(x), self.samples.y[index])
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
             loss_sum += loss.item()
             if anchor is not None:  # FedProx: u -= eta (g + mu (u - w))
                 flat.gradient.add_(trained - anchor, alpha=self.mu)
-            trained.add_(flat.gradient, alpha=-task.lr)
+            if self.weight_decay:
+                flat.gradient.add_(trained, alpha=self.weight_decay)
+            if self.momentum:  # as torch.optim.SGD has it, new in every task
+                velocity = (
+                    flat.gradient.clone()
+                    if velocity is None
+                    else velocity.mul_(self.momentum).add_(flat.gradient)
+                )
+            trained.add_(flat.gradient if velocity is None else velocity, alpha=-task.lr)
         return TaskResult(flat.weights(), loss_sum / task.steps)
 
 

@@ -18,8 +18,8 @@ from hiflash import messages
 from hiflash.core.cloud import Lease
 from hiflash.core.edge import Estimates
 from hiflash.core.synchronous import OpenRound
+from hiflash.engine.executor import PendingModel
 from hiflash.engine.ledger import OpenLease
-from hiflash.engine.promise import PendingModel
 from hiflash.engine.simulator import RoundEnd
 from hiflash.engine.world import RoundTiming, Timeline
 from hiflash.errors import RunError

@@ -1,0 +1,342 @@
+"""The C kernels of the compiled trainer: loops over a vector of LANES floats, sizes constant after inlining.
+
+Activations are [row][column][channel] of one sample, so that a kernel row of a convolution reads one
+contiguous run of `kernel_w * channels` values. Forward, a vector holds output channels. Backward, the
+gradient behind a pooling layer has one nonzero entry per window and channel (none where ReLU is shut):
+the kernels walk a list of those entries instead of the four times larger dense gradient, and there a
+vector holds a part of the run.
+"""
+
+from __future__ import annotations
+
+__all__ = ["KERNELS"]
+
+KERNELS = r"""
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 32")
+#define ROLLED _Pragma("GCC unroll 1")
+#define MAX_BLOCK 32
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int ivec __attribute__((vector_size(4 * LANES)));
+typedef float loose_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* Keep a value in a register: gcc would rather reload it for every use, and loads are what is scarce. */
+#if (defined __AVX512F__ && LANES == 16) || (defined __AVX__ && LANES == 8) || \
+    (defined __SSE2__ && LANES == 4)
+#define KEEP(v) __asm__("" : "+v"(v))
+#elif defined __aarch64__ && LANES == 4
+#define KEEP(v) __asm__("" : "+w"(v))
+#else
+#define KEEP(v) (void)(v)
+#endif
+/* Forget what is known about a pointer: gcc would keep what it loaded before, and run out of registers. */
+#define FORGET(p) __asm__("" : "+r"(p))
+
+INLINE vec load(const float *p) { return *(const loose_vec *)p; }
+INLINE void store(float *p, vec v) { *(loose_vec *)p = v; }
+INLINE vec splat(float x) { return x - (vec){0}; }
+INLINE ivec isplat(int x) { return x - (ivec){0}; }
+INLINE ivec choose(ivec mask, ivec yes, ivec no) { return (mask & yes) | (~mask & no); }
+/* Zero where the value is not above zero; a NaN stays one, as in torch. */
+INLINE vec relu(vec v) { return (vec)(~(v <= 0) & (ivec)v); }
+
+INLINE float sum_lanes(vec v)
+{
+    float sum = 0;
+    UNROLL for (int width = LANES / 2; width; width /= 2)
+        UNROLL for (int i = 0; i < width; i++) v[i] += v[i + width];
+    return sum + v[0];
+}
+
+/* A stage: convolution (stride 1), optional ReLU, max-pooling (1: none). x is the padded input. */
+typedef struct {
+    int in, out;          /* channels */
+    int kernel, run;      /* kernel rows, values in a kernel row */
+    int pitch;            /* floats per padded input row */
+    int pool, rows, cols; /* rows and columns after pooling */
+    int relu;
+    int run_vecs; /* vectors per kernel row in the packed weights */
+    int y_pitch;  /* floats per row of the (padded) output */
+} conv;
+
+/* `cols` neighbouring outputs of `vecs` vectors of channels. w is [kernel][run][vecs]. */
+INLINE void conv_block(const conv *s, const int cols, const int vecs, const float *x, const float *w,
+                       const float *bias, float *z)
+{
+    vec acc[MAX_BLOCK], kept[MAX_BLOCK];
+    UNROLL for (int c = 0; c < cols; c++)
+        UNROLL for (int n = 0; n < vecs; n++) acc[c * vecs + n] = load(bias + n * LANES);
+    for (int k = 0; k < s->kernel; k++, x += s->pitch - s->run)
+        ROLLED for (int t = 0; t < s->run; t++, x++, w += vecs * LANES) {
+            FORGET(x);
+            UNROLL for (int n = 0; n < vecs; n++) {
+                kept[n] = load(w + n * LANES);
+                KEEP(kept[n]);
+            }
+            UNROLL for (int c = 0; c < cols; c++) {
+                const vec value = splat(x[c * s->in]);
+                UNROLL for (int n = 0; n < vecs; n++) acc[c * vecs + n] += value * kept[n];
+            }
+        }
+    UNROLL for (int i = 0; i < cols * vecs; i++) store(z + i * LANES, acc[i]);
+}
+
+/* The first of the largest values of each window, and where in x its kernel window starts. */
+INLINE void pool_row(const conv *s, const int vecs, const int channels, int start, const float *z, float *y,
+                     int *where)
+{
+    const int width = vecs * LANES, conv_cols = s->cols * s->pool;
+    for (int c = 0; c < s->cols; c++, start += s->pool * s->in, z += s->pool * width)
+        UNROLL for (int n = 0; n < vecs; n++) {
+            vec best = load(z + n * LANES);
+            ivec at = isplat(start);
+            UNROLL for (int i = 0; i < s->pool; i++)
+                UNROLL for (int j = 0; j < s->pool; j++) {
+                    if (i + j == 0) continue;
+                    const vec v = load(z + (i * conv_cols + j) * width + n * LANES);
+                    const ivec better = (v > best) | (v != v);
+                    best = (vec)choose(better, (ivec)v, (ivec)best);
+                    at = choose(better, isplat(start + i * s->pitch + j * s->in), at);
+                }
+            if (s->relu) best = relu(best);
+            /* The vector may be longer than the channels that are left. */
+            const int left = channels - n * LANES < LANES ? channels - n * LANES : LANES;
+            memcpy(y + c * s->out + n * LANES, &best, 4 * left);
+            memcpy(where + c * s->out + n * LANES, &at, 4 * left);
+        }
+}
+
+/* One block of output channels of one sample. z holds the convolution rows of one pooled row; a row is
+   cut into register blocks of `wide` columns, the rest of it into blocks of one less. */
+INLINE void conv_forward(const conv *s, const int vecs, const int channels, const int wide, const int wides,
+                         const int narrows, const float *x, const float *w, const float *bias, float *z,
+                         float *y, int *where)
+{
+    const int width = vecs * LANES;
+    for (int r = 0; r < s->rows; r++) {
+        float *to = z;
+        for (int i = 0; i < s->pool; i++) {
+            const float *from = x + (r * s->pool + i) * s->pitch;
+            for (int b = 0; b < wides; b++, from += wide * s->in, to += wide * width)
+                conv_block(s, wide, vecs, from, w, bias, to);
+            for (int b = 0; b < narrows; b++, from += (wide - 1) * s->in, to += (wide - 1) * width)
+                conv_block(s, wide - 1, vecs, from, w, bias, to);
+        }
+        pool_row(s, vecs, channels, r * s->pool * s->pitch, z, y + r * s->y_pitch,
+                 where + r * s->cols * s->out);
+    }
+}
+
+/* Packed weights [out][kernel][run] to what `conv_block` reads: [block][kernel][run][vecs]. */
+INLINE void conv_pack(const conv *s, const int first, const int vecs, const int channels, const float *w,
+                      float *to)
+{
+    for (int o = 0; o < channels; o++)
+        for (int k = 0; k < s->kernel; k++)
+            for (int t = 0; t < s->run; t++)
+                to[(k * s->run + t) * vecs * LANES + o] =
+                    w[((first + o) * s->kernel + k) * s->run_vecs * LANES + t];
+}
+
+/* The nonzero gradients of one output channel, and where in x their windows start. Returns how many. */
+INLINE int conv_entries(const conv *s, const float *dy, const int *where, int *at, float *g, float *bias)
+{
+    int count = 0;
+    /* Column by column: neighbours in a row overlap, and adding to what was just stored has to wait. */
+    for (int c = 0; c < s->cols; c++)
+        for (int r = 0; r < s->rows; r++) {
+            uint32_t bits; /* zero but for the sign: faster than to compare floats, and a NaN counts */
+            memcpy(&bits, dy + r * s->y_pitch + c * s->out, 4);
+            memcpy(g + count, &bits, 4);
+            at[count] = where[(r * s->cols + c) * s->out];
+            count += (bits << 1) != 0;
+        }
+    /* In vectors: one sum after the other would take longer than everything above. */
+    vec sum = {0};
+    store(g + count, sum);
+    for (int e = 0; e < count; e += LANES) sum += load(g + e);
+    *bias += sum_lanes(sum);
+    return count;
+}
+
+/* dw[rows][vecs] += sum of g times the window; `tail` clears the lanes behind the end of the run. */
+INLINE void conv_weight_gradient(const int rows, const int vecs, const int pitch, const int stride, int count,
+                                 const int *at, const float *g, const float *x, ivec tail, float *dw)
+{
+    vec acc[MAX_BLOCK];
+    UNROLL for (int i = 0; i < rows * vecs; i++) acc[i] = (vec){0};
+    ROLLED for (int e = 0; e < count; e++) {
+        const float *from = x + at[e];
+        FORGET(from);
+        const vec value = splat(g[e]);
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int n = 0; n < vecs; n++)
+                acc[r * vecs + n] += value * load(from + r * pitch + n * LANES);
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int n = 0; n < vecs; n++) {
+            vec sum = acc[r * vecs + n];
+            if (n == vecs - 1) sum = (vec)((ivec)sum & tail);
+            float *to = dw + r * stride + n * LANES;
+            store(to, load(to) + sum);
+        }
+}
+
+/* dx[window] += g * w[rows][vecs] */
+INLINE void conv_input_gradient(const int rows, const int vecs, const int pitch, const int stride, int count,
+                                const int *at, const float *g, const float *w, float *dx)
+{
+    vec kept[MAX_BLOCK];
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int n = 0; n < vecs; n++) {
+            kept[r * vecs + n] = load(w + r * stride + n * LANES);
+            KEEP(kept[r * vecs + n]);
+        }
+    ROLLED for (int e = 0; e < count; e++) {
+        float *to = dx + at[e];
+        FORGET(to);
+        const vec value = splat(g[e]);
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int n = 0; n < vecs; n++) {
+                float *spot = to + r * pitch + n * LANES;
+                store(spot, load(spot) + value * kept[r * vecs + n]);
+            }
+    }
+}
+
+/* Clear the gradient of what ReLU shut, row by row; y is what came out of it. */
+INLINE void relu_backward(int rows, int width, int pitch, const float *y, float *dy)
+{
+    for (int r = 0; r < rows; r++, y += pitch, dy += pitch)
+        for (int i = 0; i < width; i++) dy[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
+/* y[b][o] += x[b] . w[o] over a part of the inputs, for 4 samples and `outs` outputs. */
+INLINE void dense_block(const int outs, int length, int pitch, int y_pitch, const float *x, const float *w,
+                        float *y)
+{
+    vec acc[MAX_BLOCK], kept[4];
+    UNROLL for (int i = 0; i < 4 * outs; i++) acc[i] = (vec){0};
+    ROLLED for (int i = 0; i < length; i += LANES) {
+        UNROLL for (int b = 0; b < 4; b++) {
+            kept[b] = load(x + b * pitch + i);
+            KEEP(kept[b]);
+        }
+        UNROLL for (int o = 0; o < outs; o++) {
+            const vec value = load(w + o * pitch + i);
+            UNROLL for (int b = 0; b < 4; b++) acc[o * 4 + b] += value * kept[b];
+        }
+    }
+    UNROLL for (int o = 0; o < outs; o++)
+        UNROLL for (int b = 0; b < 4; b++) y[b * y_pitch + o] += sum_lanes(acc[o * 4 + b]);
+}
+
+/* Inputs in parts of PART floats, so that those of all samples stay in the second-level cache. */
+#define PART 512
+INLINE void dense_forward(int ins, const int outs, int y_pitch, int samples, int with_relu, const float *x,
+                          const float *w, const float *bias, float *y)
+{
+    for (int b = 0; b < (samples + 3) / 4 * 4; b++) memcpy(y + b * y_pitch, bias, 4 * outs);
+    for (int i = 0; i < ins; i += PART) {
+        const int length = ins - i < PART ? ins - i : PART;
+        for (int o = 0; o < outs - outs % 3; o += 3)
+            for (int b = 0; b < samples; b += 4)
+                dense_block(3, length, ins, y_pitch, x + b * ins + i, w + o * ins + i, y + b * y_pitch + o);
+        if (outs % 3)
+            for (int b = 0; b < samples; b += 4)
+                dense_block(outs % 3, length, ins, y_pitch, x + b * ins + i, w + (outs - outs % 3) * ins + i,
+                            y + b * y_pitch + outs - outs % 3);
+    }
+    if (with_relu)
+        for (int b = 0; b < samples; b++, y += y_pitch)
+            for (int o = 0; o < outs; o++) y[o] = y[o] <= 0 ? 0 : y[o];
+}
+
+/* to[j][vecs] (+)= sum over i of scale[i * i_step + j * j_step] * from[i][vecs], for `count` rows j. */
+INLINE void outer_block(const int count, const int vecs, const int add, int length, int i_step, int j_step,
+                        int pitch, const float *scale, const float *from, float *to)
+{
+    vec acc[MAX_BLOCK], kept[MAX_BLOCK];
+    UNROLL for (int i = 0; i < count * vecs; i++) acc[i] = (vec){0};
+    ROLLED for (int i = 0; i < length; i++) {
+        UNROLL for (int n = 0; n < vecs; n++) {
+            kept[n] = load(from + i * pitch + n * LANES);
+            KEEP(kept[n]);
+        }
+        UNROLL for (int j = 0; j < count; j++) {
+            const vec value = splat(scale[i * i_step + j * j_step]);
+            UNROLL for (int n = 0; n < vecs; n++) acc[j * vecs + n] += value * kept[n];
+        }
+    }
+    UNROLL for (int j = 0; j < count; j++)
+        UNROLL for (int n = 0; n < vecs; n++) {
+            float *spot = to + j * pitch + n * LANES;
+            store(spot, add ? load(spot) + acc[j * vecs + n] : acc[j * vecs + n]);
+        }
+}
+
+/* dx = dy w, and dw += dy' x: for each few vectors of inputs, which then stay in the first-level cache. */
+INLINE void dense_backward_part(const int vecs, int ins, const int outs, int y_pitch, int samples,
+                                const float *x, const float *w, const float *dy, float *dw, float *dx)
+{
+    for (int o = 0; o < outs - outs % 4; o += 4)
+        outer_block(4, vecs, 1, samples, y_pitch, 1, ins, dy + o, x, dw + o * ins);
+    if (outs % 4)
+        outer_block(outs % 4, vecs, 1, samples, y_pitch, 1, ins, dy + outs - outs % 4, x,
+                    dw + (outs - outs % 4) * ins);
+    if (dx)
+        for (int b = 0; b < samples; b += 4)
+            outer_block(4, vecs, 0, outs, 1, y_pitch, ins, dy + b * y_pitch, w, dx + b * ins);
+}
+
+INLINE void dense_backward(const int ins, const int outs, int y_pitch, int samples, const float *x,
+                           const float *w, const float *dy, float *dw, float *dbias, float *dx)
+{
+    const int whole = ins - ins % (3 * LANES);
+    for (int b = 0; b < samples; b++)
+        for (int o = 0; o < outs; o++) dbias[o] += dy[b * y_pitch + o];
+    for (int i = 0; i < whole; i += 3 * LANES)
+        dense_backward_part(3, ins, outs, y_pitch, samples, x + i, w + i, dy, dw + i, dx ? dx + i : dx);
+    if (whole < ins)
+        dense_backward_part(ins % (3 * LANES) / LANES, ins, outs, y_pitch, samples, x + whole, w + whole, dy,
+                            dw + whole, dx ? dx + whole : dx);
+}
+
+/* Cross-entropy of one sample; z becomes its gradient by the logits, divided by the batch size. */
+INLINE double cross_entropy(int classes, int64_t label, int batch, const float *z, float *dz)
+{
+    float top = z[0], sum = 0;
+    for (int o = 1; o < classes; o++) top = z[o] > top ? z[o] : top;
+    for (int o = 0; o < classes; o++) sum += dz[o] = expf(z[o] - top);
+    const double loss = logf(sum) - (z[label] - top);
+    for (int o = 0; o < classes; o++) dz[o] = (dz[o] / sum - (o == label)) / batch;
+    return loss;
+}
+
+/* The first of the largest logits; a NaN is larger than all, as in torch. */
+INLINE int answer(int classes, const float *z)
+{
+    int best = 0;
+    for (int o = 1; o < classes; o++)
+        if (z[o] > z[best] || (z[o] != z[o] && z[best] == z[best])) best = o;
+    return best;
+}
+
+/* torch.optim.SGD behind the proximal term of FedProx: g + mu (u - w). */
+INLINE void sgd(int size, float lr, float mu, float momentum, float decay, const float *restrict anchor,
+                float *restrict gradient, float *restrict velocity, float *restrict u)
+{
+    if (mu != 0)
+        for (int i = 0; i < size; i++) gradient[i] += mu * (u[i] - anchor[i]);
+    if (decay != 0)
+        for (int i = 0; i < size; i++) gradient[i] += decay * u[i];
+    if (momentum != 0)
+        for (int i = 0; i < size; i++) gradient[i] = velocity[i] = momentum * velocity[i] + gradient[i];
+    for (int i = 0; i < size; i++) u[i] -= lr * gradient[i];
+}
+"""

@@ -1,0 +1,103 @@
+"""The C around the kernels: the functions of a convolution stage, and those that Python calls."""
+
+from __future__ import annotations
+
+__all__ = ["CONV_STAGE", "ENTRY_POINTS"]
+
+CONV_STAGE = r"""
+static const conv C{i} = {{.in = {s.channels}, .out = {s.outs}, .kernel = {s.kernel_h}, .run = {s.run},
+    .pitch = {s.pitch}, .pool = {s.pool}, .rows = {s.rows}, .cols = {s.cols}, .relu = {relu},
+    .run_vecs = {run_vecs}, .y_pitch = {y_pitch}}};
+
+static void forward_{i}(float *ws, int b)
+{{
+    const float *x = ws + X{i} + b * X{i}_STRIDE, *w = ws + PACKED{i}, *bias = ws + BIAS{i};
+    float *y = ws + {y};
+    int *where = (int *)(ws + WHERE{i}) + b * {outputs};
+{forward}
+}}
+
+static void repack_{i}(float *ws)
+{{
+    const float *w = ws + WEIGHTS{i};
+    float *to = ws + PACKED{i};
+{pack}
+}}
+
+static void backward_{i}(float *ws, int b)
+{{
+    const float *x = ws + X{i} + b * X{i}_STRIDE, *w = ws + WEIGHTS{i};
+    const int *where = (const int *)(ws + WHERE{i}) + b * {outputs};
+    float *dy = ws + {dy}, *dw = ws + GRADIENT{i}, *dbias = ws + DBIAS{i};
+    int *at = (int *)(ws + AT);
+{prepare}
+    for (int o = 0; o < {s.outs}; o++, w += {filter}, dw += {filter}) {{
+        const int count = conv_entries(&C{i}, dy + o, where + o, at, ws + ENTRIES, dbias + o);
+{gradients}
+    }}
+}}
+"""
+
+ENTRY_POINTS = r"""
+long workspace_floats(void) { return WORKSPACE; }
+
+/* Where parameter k of torch's order is kept is slots[k]; the rest of the packed vector is zero. */
+static void set_weights(float *ws, int count, const int *slots, const float *weights)
+{
+    memset(ws + WEIGHTS, 0, 4 * SIZE); /* a NaN of the last task may have spread to where no parameter is */
+    for (int k = 0; k < count; k++) ws[WEIGHTS + slots[k]] = weights[k];
+    repack(ws);
+}
+
+/* All steps of a client task. `index` has the samples of all steps, batches[step] of them each. */
+double train(float *ws, const float *x, const int64_t *labels, const int64_t *index, const int *batches,
+             int steps, int count, const int *slots, float *weights, float lr, float mu, float momentum,
+             float decay)
+{
+    double loss = 0;
+    set_weights(ws, count, slots, weights);
+    memcpy(ws + ANCHOR, ws + WEIGHTS, 4 * SIZE);
+    memset(ws + VELOCITY, 0, 4 * SIZE);
+    for (int step = 0; step < steps; step++) {
+        const int batch = batches[step];
+        double step_loss = 0;
+        memset(ws + GRADIENT, 0, 4 * SIZE);
+        for (int first = 0; first < batch; first += GROUP) {
+            const int samples = batch - first < GROUP ? batch - first : GROUP;
+            for (int b = 0; b < samples; b++) gather(ws, b, x + index[first + b] * SAMPLE);
+            forward(ws, samples);
+            for (int b = 0; b < samples; b++)
+                step_loss += cross_entropy(CLASSES, labels[index[first + b]], batch,
+                                           ws + LOGITS + b * LOGITS_STRIDE,
+                                           ws + DLOGITS + b * LOGITS_STRIDE);
+            backward(ws, samples);
+        }
+        loss += step_loss / batch;
+        index += batch;
+        sgd(SIZE, lr, mu, momentum, decay, ws + ANCHOR, ws + GRADIENT, ws + VELOCITY, ws + WEIGHTS);
+        repack(ws);
+    }
+    for (int k = 0; k < count; k++) weights[k] = ws[WEIGHTS + slots[k]];
+    return loss / steps;
+}
+
+/* Right answers (returned) and summed loss of a span of samples. */
+long evaluate(float *ws, const float *x, const int64_t *labels, long start, long stop, int count,
+              const int *slots, const float *weights, double *loss)
+{
+    long right = 0;
+    *loss = 0;
+    set_weights(ws, count, slots, weights);
+    for (long first = start; first < stop; first += GROUP) {
+        const int samples = stop - first < GROUP ? stop - first : GROUP;
+        for (int b = 0; b < samples; b++) gather(ws, b, x + (first + b) * SAMPLE);
+        forward(ws, samples);
+        for (int b = 0; b < samples; b++) {
+            const float *logits = ws + LOGITS + b * LOGITS_STRIDE;
+            right += answer(CLASSES, logits) == labels[first + b];
+            *loss += cross_entropy(CLASSES, labels[first + b], 1, logits, ws + DLOGITS);
+        }
+    }
+    return right;
+}
+"""
