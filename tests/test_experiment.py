@@ -285,3 +285,80 @@ def test_own_parts_decide_who_holds_what(tiny_data: Any) -> None:
 def events(result: hiflash.Result) -> list[dict[str, Any]]:
     assert result.path is not None
     return [json.loads(line) for line in (result.path / "events.jsonl").read_text().splitlines()]
+
+
+CONTROL = {
+    "hifl": {"method": "hifl"},
+    "hifl-cancel": {"method": "hifl", "cloud__enforce": "cancel", "cloud__threshold": 1},
+    "hifl-fluctuating": {"method": "hifl", "resources__fluctuation": "on"},
+    "hifl-deadline": {"method": "hifl", "edge__deadline_s": 0.0006, "edge__quorum": 0.9, "wan": "off"},
+    "hifl-sampled": {"method": "hifl", "edge__clients_per_round": 2, "edge__redraw": "grant"},
+    "hierfavg": {"method": "hierfavg"},
+    "fedavg": {"method": "fedavg"},
+}
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize("variant", CONTROL)
+def test_without_training_the_same_things_happen(variant: str, run_tiny: Run, tmp_path: Path) -> None:
+    trained = run_tiny(**CONTROL[variant], directory=tmp_path / "trained")
+    control = run_tiny(**CONTROL[variant], directory=tmp_path / "control", trainer="none")
+    kept = [row for row in events(trained) if row["event"] not in ("evaluate", "stop")]
+    assert [row for row in events(control) if row["event"] != "stop"] == kept
+    numbers, other = trained.to_dict(), control.to_dict()
+    same = (
+        "communications client_steps wasted_client_steps virtual_s total_cost staleness wan_bytes lan_bytes "
+        "grants_per_edge applied_per_edge discarded waited"
+    )
+    for name in same.split():
+        assert other[name] == numbers[name], name
+    assert control.trainer == "none"
+    assert control.accuracy is None
+
+
+def test_without_data_every_client_counts_the_same() -> None:
+    result = hiflash.run(
+        trainer="none",
+        data={"name": "none"},
+        federation={"clients": 5000, "edges": 50},
+        stop={"communications": 300, "client_steps": "none"},
+    )
+    assert result.communications == 300
+    assert result.parameters == 21_840
+    with pytest.raises(ConfigError, match='needs trainer = "none"'):
+        hiflash.run(data={"name": "none"})
+    with pytest.raises(ConfigError, match="nothing but training"):
+        hiflash.run(method="centralized", trainer="none")
+
+
+def test_a_model_that_cannot_be_compiled_runs_on_torch_with_one_line_of_notice(
+    tiny_data: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from torch import nn
+
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 4), nn.Tanh())
+    settings = {**TINY, "stop.communications": 5}
+    result = hiflash.run(data=tiny_data, model=model, **settings)
+    assert result.trainer == "torch"
+    assert len(caplog.records) == 1
+    assert "Tanh" in caplog.text
+    with pytest.raises(ConfigError, match="trainer native cannot run this"):
+        hiflash.run(data=tiny_data, model=model, **{**settings, "trainer": "native"})
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_resuming_with_another_trainer_is_refused(run_tiny: Run, resume_tiny: Run, tmp_path: Path) -> None:
+    with pytest.raises(Paused):
+        run_tiny(directory=tmp_path / "run", pause=lambda: True, trainer="torch")
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text().replace('trainer = "torch"', 'trainer = "native"'))
+    with pytest.raises(RunError, match=r"begun with (config|trainer)"):
+        resume_tiny(tmp_path / "run")
+
+
+@pytest.mark.parametrize("trainer", ["native", "torch", "stacked"])
+def test_trainers_agree(trainer: str, run_tiny: Run) -> None:
+    reference = run_tiny(trainer="torch")
+    result = run_tiny(trainer=trainer)
+    assert result.trainer == trainer
+    np.testing.assert_allclose(result.weights, reference.weights, atol=1e-4)

@@ -290,8 +290,9 @@ def _pause_on_signal() -> Callable[[], bool]:
 
 
 def _print_paths(console: Any, folder: Path, *names: str) -> None:
-    for name in names:
-        console.print(str(folder / name), soft_wrap=True, highlight=False)
+    for path in (folder / name for name in names):
+        if path.exists():  # a run that trains nothing has neither model nor figure
+            console.print(str(path), soft_wrap=True, highlight=False)
 
 
 def _print_help(parser: argparse.ArgumentParser, command: str) -> None:

@@ -87,6 +87,11 @@ def compare(
     there: calling again goes on with what was interrupted and does not repeat what is finished. More
     than one process needs a `directory` and data that the configuration names.
     """
+    # `data` and `model` are sections of the configuration too.
+    if isinstance(data, Mapping):
+        settings["data"], data = data, None
+    if isinstance(model, Mapping):
+        settings["model"], model = model, None
     if data is not None:
         settings = {**settings, "data.name": "own"}
     if model is not None:

@@ -197,8 +197,10 @@ class StopSection(_Section):
 class DataSection(_Section):
     """What is learned, and who holds which part of it."""
 
-    name: Literal["mnist5k", "mnist", "cifar10", "femnist", "own"] = _key(
-        "mnist5k", '"mnist5k", "mnist", "cifar10" or "femnist"', "dataset"
+    name: Literal["mnist5k", "mnist", "cifar10", "femnist", "none", "own"] = _key(
+        "mnist5k",
+        '"mnist5k", "mnist", "cifar10", "femnist" or "none"',
+        'dataset; none goes with trainer = "none"',
     )
     partition: Annotated[str, Field(pattern=r"^[a-z]+[0-9.]*$", max_length=40)] = _key(
         "noniid2",
@@ -239,8 +241,10 @@ class Config(_Section):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = _key(
         "auto", '"auto", "cpu" or "cuda"', "where training runs"
     )
-    trainer: Literal["auto", "native", "torch"] = _key(
-        "auto", '"auto", "native" or "torch"', "what runs client tasks; auto takes the fastest that can"
+    trainer: Literal["auto", "native", "torch", "stacked", "none"] = _key(
+        "auto",
+        '"auto", "native", "torch", "stacked" or "none"',
+        "what runs client tasks; auto is native or else torch, stacked is for GPUs, none trains nothing",
     )
     checkpoint_s: Positive = _key(20.0, "> 0", "wall seconds between two checkpoints")
     federation: Federation = Federation()
@@ -332,6 +336,8 @@ class Config(_Section):
             )
         if cloud.schedule == "async" and cloud.momentum and cloud.mixing != "delta":
             problems.append('cloud.momentum needs cloud.mixing = "delta"')
+        if self.data.name == "none" and self.trainer != "none":
+            problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
         for key, pair in (
             ("resources.f_ghz", self.resources.f_ghz),
             ("resources.bandwidth_mhz", self.resources.bandwidth_mhz),

@@ -26,8 +26,8 @@ Progress = Callable[[dict[str, Any]], None]
 def run(
     config: Config | str | Path | None = None,
     *,
-    data: Dataset | None = None,
-    model: nn.Module | Callable[[], nn.Module] | None = None,
+    data: Dataset | Mapping[str, Any] | None = None,
+    model: nn.Module | Callable[[], nn.Module] | Mapping[str, Any] | None = None,
     parts: Sequence[Any] | None = None,
     directory: str | Path | None = None,
     progress: Progress | None = None,
@@ -37,11 +37,17 @@ def run(
     """Run one method and return its result.
 
     `config` is a `Config` or the path of a TOML file; `settings` override it (`method="fedavg"`,
-    `cloud={"alpha": 0.5}`). With a `directory` everything is saved there and the run can be resumed;
-    without, nothing is written. `pause` is asked between events: true saves the state and raises `Paused`.
+    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data` and `model` may also be your own. With a
+    `directory` everything is saved there and the run can be resumed; without, nothing is written.
+    `pause` is asked between events: true saves the state and raises `Paused`.
     """
     if directory is not None:
         check_name(Path(directory).name)
+    # `data` and `model` are sections of the configuration too.
+    if isinstance(data, Mapping):
+        settings["data"], data = data, None
+    if isinstance(model, Mapping):
+        settings["model"], model = model, None
     chosen = _config(config, settings, data, model)
     federation = build(chosen, data, model, parts)
     try:
@@ -53,7 +59,7 @@ def run(
         finally:
             folder.close()
     finally:
-        federation.pool.close()
+        federation.close()
 
 
 def resume(
@@ -81,7 +87,7 @@ def resume(
                 going.restore(state)
             return going.go()
         finally:
-            federation.pool.close()
+            federation.close()
     finally:
         folder.close()
 
@@ -101,7 +107,7 @@ class _Run:
         config = federation.config
         self.session = Session(
             federation.engine(self._log),
-            federation.pool.evaluate,
+            None if federation.pool is None else federation.pool.evaluate,
             every=config.evaluate.every,
             target=_target(config),
             log=self._log,
@@ -112,9 +118,9 @@ class _Run:
         )
         self._identity = {
             "config": config.digest(),
-            "data": federation.data.digest(),
+            "data": "none" if federation.data is None else federation.data.digest(),
             "parameters": federation.spec.size,
-            "trainer": federation.pool.name,
+            "trainer": federation.trainer,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -135,36 +141,39 @@ class _Run:
         result = self._result(reason)
         self._log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest})
         if self.folder is not None:
-            _draw(result, self.folder.path / "figure")
-            self.folder.finish(result.to_dict(), to_bytes(result.weights, self.federation.spec))
+            model = None
+            if self.federation.pool is not None:
+                model = to_bytes(result.weights, self.federation.spec)
+                _draw(result, self.folder.path / "figure")
+            self.folder.finish(result.to_dict(), model)
         return result
 
     def _result(self, reason: str) -> Result:
         federation, session = self.federation, self.session
         config, engine = federation.config, session.engine
-        last = session.evaluations[-1]
-        divergences = federation.js_per_edge()
+        last = session.evaluations[-1] if session.evaluations else {"accuracy": None, "loss": None}
+        divergences = federation.population.js_per_edge()
         centralized = config.cloud.schedule == "centralized"
         return Result(
             name=self.folder.path.name if self.folder else f"{config.method}-s{config.seed}",
             method=config.method,
-            data=federation.data.name,
-            partition=federation.split.name,
+            data=config.data.name if federation.data is None else federation.data.name,
+            partition=federation.population.split.name,
             model=federation.model_name,
             seed=config.seed,
             config_digest=config.digest(),
             digest=digest(engine.weights),
-            trainer=federation.pool.name,
+            trainer=federation.trainer,
             stop_reason=reason,
             stop_target=None if config.stop.target == "none" else config.stop.target,
             parameters=federation.parameters,
             version=engine.version,
             total_js=sum(divergences),
             js_per_edge=divergences,
-            cluster_sizes=[] if centralized else [len(cluster) for cluster in federation.clusters],
-            sample_overlap=federation.split.overlap,
+            cluster_sizes=[] if centralized else [len(cluster) for cluster in federation.population.clusters],
+            sample_overlap=federation.population.split.overlap,
             accuracy=last["accuracy"],
-            best_accuracy=max(row["accuracy"] for row in session.evaluations),
+            best_accuracy=max((row["accuracy"] for row in session.evaluations), default=None),
             loss=last["loss"],
             evaluations=session.evaluations,
             targets=session.targets,

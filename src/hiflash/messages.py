@@ -6,6 +6,7 @@ nothing in them refers to a file, a socket or a process. `Cloud` and `Edge` turn
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,6 +27,7 @@ __all__ = [
     "Proceed",
     "Progress",
     "Refuse",
+    "Report",
     "Round",
     "RoundApplied",
     "Slot",
@@ -50,6 +52,12 @@ class EdgeCosts:
     down_s: float
     train_s: float
     up_s: float
+
+    @property
+    def valid(self) -> bool:
+        """Return whether every number is one that time can have."""
+        numbers = (self.compute_s, self.send_s, self.down_s, self.train_s, self.up_s)
+        return all(0 <= seconds < math.inf for seconds in numbers)
 
     @property
     def duration_s(self) -> float:
@@ -217,6 +225,18 @@ class Round:
     index: int
     tasks: tuple[ClientTask, ...]
     deadline: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that came of an edge round at once, where nothing is trained and nobody sends a model."""
+
+    lease_id: int
+    round: int
+    clients: tuple[int, ...]
+    compute_s: float
+    send_s: float
     now: float
 
 

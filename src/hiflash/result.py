@@ -51,9 +51,9 @@ class Result:
     js_per_edge: list[float]
     cluster_sizes: list[int]
     sample_overlap: float
-    accuracy: float
-    best_accuracy: float
-    loss: float
+    accuracy: float | None
+    best_accuracy: float | None
+    loss: float | None
     evaluations: list[dict[str, Any]]
     targets: dict[str, dict[str, Any] | None]
     targets_stable: dict[str, dict[str, Any] | None]

@@ -20,7 +20,8 @@ def two_rounds(granted_at: float = 1.0) -> Timeline:
     """Return a lease granted at 1.0 that runs for two rounds of a second each and arrives at 3.6."""
     rounds = tuple(
         RoundTiming(ends_at=granted_at + 0.3 + index + 1, clients=(4, 7), reporting=(4, 7),
-                    compute_s=(0.5, 1.0), send_s=(0.25, 0.75))
+                    compute_s=(0.5, 1.0), send_s=(0.25, 0.75), total_compute_s=1.5, total_send_s=1.0,
+                    reported_compute_s=1.5, reported_send_s=1.0)
         for index in range(2)
     )  # fmt: skip
     return Timeline(granted_at, granted_at + 0.3, rounds, up_s=0.3)

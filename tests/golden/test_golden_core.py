@@ -164,7 +164,7 @@ SETUPS = {
     "delta": HIFL | {"enforce": "discard", "mixing": lambda: Delta(1.0, 0.5, 0.5)},
     "fixed": HIFL | {"enforce": "admit", "threshold": 1, "redraw": "grant", "per_round": 2},
     "lossy": HIFL
-    | {"enforce": "cancel", "threshold": 2, "edge_deadline_s": 0.34375, "edge_quorum": 0.75, "poisoned": 3},
+    | {"enforce": "cancel", "threshold": 2, "edge_deadline_s": 0.34375, "edge_quorum": 1.0, "poisoned": 3},
     "fedasync": {"enforce": "discard", "threshold": math.inf, "rounds": (1,), "flat": True},
     "hierfavg": {"participants": 2, "rounds": (2,), "per_round": 3},
     "hierfavg deadline": {"participants": 4, "rounds": (2,), "deadline_s": 0.75, "quorum": 0.5},
@@ -173,16 +173,16 @@ SETUPS = {
 
 # (final weights, event log) after 300 communications
 GOLDEN: dict[str, tuple[str, str]] = {
-    "admit": ("e31a1fb9712b8aed", "1216403df0452f81"),
-    "discard": ("76c1fc19d9110a36", "74308e4f06db2463"),
-    "cancel": ("d35012d0688c1203", "0c53a66fd93eb7c2"),
-    "delta": ("b02b01a0dcd763bb", "74308e4f06db2463"),
-    "fixed": ("3a62f805ad1e119a", "633ffe8e95cb25ce"),
-    "lossy": ("5a603811703f2141", "a4beb57898b54ffb"),
+    "admit": ("ab4eaed8c4eabdc2", "6141ccdc19959d94"),
+    "discard": ("23e368690c1baad5", "98e72f77de827e05"),
+    "cancel": ("937d8504a48e2d77", "d696fc28a3582284"),
+    "delta": ("a6903cd4e0868709", "98e72f77de827e05"),
+    "fixed": ("ccb4c6d9cbac4ba4", "8689b09999db56a2"),
+    "lossy": ("bfaa6c75814e91be", "b05fa4dd386cf5bd"),
     "fedasync": ("919c1f33533d8f78", "75702d09bae55ba9"),
-    "hierfavg": ("bd1b611fd37615aa", "ca18bec27e828dd1"),
-    "hierfavg deadline": ("212d8fdff16e95e2", "28c0d1f8554c53ce"),
-    "fedavg": ("e340d47993f0f8b5", "4381f2c921c7c6c0"),
+    "hierfavg": ("82d66399c62eb22e", "79156446b63f5c3a"),
+    "hierfavg deadline": ("f5a5fd42d16a2030", "9b0cd32a55f1217f"),
+    "fedavg": ("e54773691e78b711", "7e881db53f939c60"),
 }
 
 

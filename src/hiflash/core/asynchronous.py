@@ -75,8 +75,8 @@ class AsyncCloud(Cloud):
     def _slot(self, slot: Slot) -> list[Any]:
         if not self.waiting:
             return []
-        edge = int(rng(self.seed, "slot", slot.index).choice(sorted(self.waiting)))
-        return self._answer(edge, slot.now)
+        idle = sorted(self.waiting)
+        return self._answer(idle[rng(self.seed, "slot", slot.index).integers(len(idle))], slot.now)
 
     def _answer(self, edge: int, now: float) -> list[Any]:
         check_in = self.waiting[edge]

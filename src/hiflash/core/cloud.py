@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -152,7 +152,7 @@ class Cloud(Stateful):
         effects: list[Any] = []
         if held is not None:  # the edge restarted and does not know its lease any more
             effects += self._end(held, "superseded", check_in.now)
-        if not all(0 <= seconds < math.inf for seconds in astuple(check_in.costs)):
+        if not check_in.costs.valid:
             return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN would win every race
         self.requests[edge] = check_in.request_id
         self.costs[edge] = check_in.costs

@@ -22,6 +22,7 @@ from hiflash.messages import (
     Proceed,
     Progress,
     Refuse,
+    Report,
     Round,
     Upload,
     Verdict,
@@ -105,9 +106,14 @@ class Edge(Stateful):
         deadline_s: float = math.inf,
         quorum: float = 1.0,
         asks_between_rounds: bool = False,
+        trains: bool = True,
     ) -> None:
         self.edge = edge
         self.plans = dict(sorted(plans.items()))
+        self.everyone = tuple(self.plans)
+        self.examples = sum(plan.examples for plan in plans.values())  # the most an upload may claim
+        self._all_steps = sum(plan.steps for plan in plans.values())
+        self.trains = trains
         self.edge_rounds = tuple(edge_rounds)
         self.redraw = redraw
         self.clients_per_round = clients_per_round
@@ -132,14 +138,15 @@ class Edge(Stateful):
         self.awaiting = 0  # the lease whose verdict is still to come
 
     @property
-    def examples(self) -> int:
-        """Return the samples of the whole cluster: the most an upload may claim."""
-        return sum(plan.examples for plan in self.plans.values())
-
-    @property
     def needed(self) -> int:
         """Return how many clients of the current round must deliver something usable."""
         return max(1, math.ceil(self.quorum * len(self.expected) - 1e-9))  # 0.28 * 25 is a bit over 7
+
+    def steps(self, clients: Sequence[int]) -> int:
+        """Return the local steps of these clients in one edge round."""
+        if len(clients) == len(self.everyone):
+            return self._all_steps
+        return sum(self.plans[client].steps for client in clients)
 
     def check_in(self, now: float) -> CheckIn:
         """Return a new request for the model."""
@@ -150,11 +157,11 @@ class Edge(Stateful):
 
     def participants(self, lease_id: int, index: int) -> tuple[int, ...]:
         """Return the clients of one edge round, in order."""
-        everyone = tuple(self.plans)
-        if self.clients_per_round is None or self.clients_per_round >= len(everyone):
-            return everyone
+        if self.clients_per_round is None or self.clients_per_round >= len(self.everyone):
+            return self.everyone
         stream = rng(self.seed, "clients", self.edge, lease_id, index)
-        return tuple(sorted(stream.choice(everyone, size=self.clients_per_round, replace=False).tolist()))
+        chosen = stream.choice(self.everyone, size=self.clients_per_round, replace=False)
+        return tuple(sorted(chosen.tolist()))
 
     def handle(self, event: Any) -> list[Any]:
         """Take one event and return what follows from it, in order."""
@@ -168,6 +175,9 @@ class Edge(Stateful):
                 return self._close(event.now) if len(self.updates) == len(self.expected) else []
             case Deadline() if self._current(event.lease_id) and event.round == self.index:
                 return self._close(event.now)
+            case Report() if self._current(event.lease_id) and event.round == self.index:
+                model = self.model if len(event.clients) >= self.needed else None
+                return self._end_round(model, event.clients, event.compute_s, event.send_s, event.now)
             case Proceed() if self._current(event.lease_id) and not self.expected:
                 return self._start(event.now)
             case Cancel() if self._current(event.lease_id):
@@ -181,7 +191,7 @@ class Edge(Stateful):
                     self.estimates = self.estimates.observe(up_s=event.now - self.sent_at)
                     self.awaiting = 0
                 return []
-            case Grant() | ClientUpdate() | Deadline() | Proceed() | Cancel() | Refuse():
+            case Grant() | ClientUpdate() | Deadline() | Report() | Proceed() | Cancel() | Refuse():
                 return []  # late, repeated or of an ended lease: changes nothing
         raise ProtocolError(f"an edge does not handle {type(event).__name__}")
 
@@ -215,25 +225,33 @@ class Edge(Stateful):
         self.expected = self.participants(grant.lease_id, self.index)
         self.updates, self.started_at = {}, now
         tasks = []
-        for client in self.expected:
+        for client in self.expected if self.trains else ():
             plan, taken = self.plans[client], self.taken[client]
             tasks.append(ClientTask(client, taken, plan.steps, plan.rate(taken), self.model, self.seed))
             self.taken[client] = taken + plan.steps  # issued counts as taken, whatever becomes of it
         return [Round(self.edge, grant.lease_id, self.index, tuple(tasks), now + self.deadline_s, now)]
 
     def _close(self, now: float) -> list[Any]:
-        grant = self._held()
-        updates = [self.updates[client] for client in sorted(self.updates)]
+        clients = tuple(sorted(self.updates))
+        updates = [self.updates[client] for client in clients]
         model = self.aggregate(updates, self.needed) if len(updates) >= self.needed else None
+        # Exact sums: the same whether they are made here or for the whole round at once.
+        compute_s = math.fsum(update.compute_s for update in updates)
+        send_s = math.fsum(update.send_s for update in updates)
+        return self._end_round(model, clients, compute_s, send_s, now)
+
+    def _end_round(
+        self, model: Model | None, clients: tuple[int, ...], compute_s: float, send_s: float, now: float
+    ) -> list[Any]:
+        grant = self._held()
         if model is None:
             self.grant = None
             return [Abandon(self.edge, grant.lease_id, self.check_in(now), now)]
         self.model = model
-        self.seen |= self.updates.keys()
+        if len(self.seen) < len(self.everyone):
+            self.seen = self.seen.union(clients)
         self.estimates = self.estimates.observe(
-            round_s=now - self.started_at,
-            compute_s=sum(update.compute_s for update in updates),
-            send_s=sum(update.send_s for update in updates),
+            round_s=now - self.started_at, compute_s=compute_s, send_s=send_s
         )
         self.index += 1
         if self.index < self.rounds:
@@ -242,7 +260,9 @@ class Edge(Stateful):
                 return [Progress(self.edge, grant.lease_id, now)]
             return self._start(now)
         self.grant, self.sent_at, self.awaiting = None, now, grant.lease_id
-        examples = sum(self.plans[client].examples for client in self.seen)
+        examples = self.examples
+        if len(self.seen) < len(self.everyone):
+            examples = sum(self.plans[client].examples for client in self.seen)
         return [Upload(self.edge, grant.lease_id, model, examples, self.check_in(now), now)]
 
     def _held(self) -> Grant:

@@ -63,14 +63,14 @@ class Engine(Protocol):
 
 
 class Session(Stateful):
-    """Runs until a stop condition holds or somebody asks it to pause."""
+    """Runs until a stop condition holds or somebody asks it to pause; without `evaluate`, by budget alone."""
 
     STATE = ("evaluations", "targets", "targets_stable", "evaluated", "wall_s", "started")
 
     def __init__(
         self,
         engine: Engine,
-        evaluate: Callable[[Weights], tuple[float, float]],
+        evaluate: Callable[[Weights], tuple[float, float]] | None,
         *,
         every: int,
         target: float | None,
@@ -170,6 +170,8 @@ class Session(Stateful):
         return (last.get("version"), last.get("communications")) == now
 
     def _evaluate(self) -> None:
+        if self.evaluate is None:  # nothing is trained: there is nothing to test
+            return
         version = self.engine.version
         if self._tested is None or self._tested[0] != version:
             self._tested = (version, self.evaluate(self.engine.weights))

@@ -32,6 +32,7 @@ from hiflash.messages import (
     Proceed,
     Progress,
     Refuse,
+    Report,
     Round,
     RoundApplied,
     Slot,
@@ -63,7 +64,7 @@ class Simulator(Stateful):
         edges: Sequence[Edge],
         world: World,
         ledger: Ledger,
-        executor: Executor,
+        executor: Executor | None,
         *,
         slot_s: float | None,
         limits: Mapping[str, float | None],
@@ -126,8 +127,8 @@ class Simulator(Stateful):
         """Return the rest of what a result reports."""
         return {
             **self.ledger.figures(),
-            "response_latency_ms": self.world.response_latency_ms(),
-            "waiting_ms": self.world.waiting_ms(),
+            "response_latency_ms": self.world.response_latency_ms,
+            "waiting_ms": self.world.waiting_ms,
         }
 
     def step(self) -> None:
@@ -220,7 +221,7 @@ class Simulator(Stateful):
                     self._from_edge(self.edges[effect.edge].handle(effect))
                 case Cancel():
                     self.ledger.cancelled += 1
-                    self.executor.drop(effect.lease_id)
+                    self._drop(effect.lease_id)
                     self.ledger.settle(effect.lease_id, applied=False)
                     self._log("cancel", edge=effect.edge, lease=effect.lease_id)
                     self._from_edge(self.edges[effect.edge].handle(effect))
@@ -248,12 +249,26 @@ class Simulator(Stateful):
         timing = self._timing(opened)
         self.ledger.round_done(
             end.lease_id,
-            steps=sum(task.steps for task in opened.tasks),
-            sent=len(opened.tasks),
+            steps=edge.steps(timing.clients),
+            sent=len(timing.clients),
             reported=len(timing.reporting),
         )
         self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
                   clients=len(timing.reporting))  # fmt: skip
+        if self.executor is None:  # nothing is trained: one message for the whole round
+            self._from_edge(
+                edge.handle(
+                    Report(
+                        end.lease_id,
+                        end.index,
+                        timing.reporting,
+                        timing.reported_compute_s,
+                        timing.reported_send_s,
+                        self.now,
+                    )
+                )
+            )
+            return
         effects: list[Any] = []
         for update in self._updates(opened):
             effects += edge.handle(update)
@@ -268,7 +283,8 @@ class Simulator(Stateful):
         self.open_rounds[opened.edge] = opened
         self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index))
         quorum = self.edges[opened.edge].needed
-        if len(timing.reporting) >= quorum and not self.cloud.stale(opened.lease_id):
+        enough = len(timing.reporting) >= quorum
+        if self.executor is not None and enough and not self.cloud.stale(opened.lease_id):
             begin(promise(self._updates(opened), quorum), self.executor, timeline.arrives_at)
 
     def _updates(self, opened: Round) -> list[ClientUpdate]:
@@ -296,7 +312,7 @@ class Simulator(Stateful):
 
     def _arrive(self, upload: Upload) -> None:
         weights = upload.weights
-        if not self.cloud.stale(upload.lease_id):
+        if self.executor is not None and not self.cloud.stale(upload.lease_id):
             weights = resolve(weights, self.executor, self.now)
             if weights is None:
                 self._give_up(Abandon(upload.edge, upload.lease_id, upload.check_in, self.now))
@@ -305,15 +321,19 @@ class Simulator(Stateful):
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
-        self.executor.drop(abandon.lease_id)
+        self._drop(abandon.lease_id)
         self._from_cloud(self.cloud.handle(replace(abandon, now=self.now)))
+
+    def _drop(self, lease_id: int) -> None:
+        if self.executor is not None:
+            self.executor.drop(lease_id)
 
     def _verdict(self, verdict: Verdict) -> None:
         self.ledger.arrived(verdict)
-        self.executor.drop(verdict.lease_id)
-        for lease_id in self.executor.leases():
+        self._drop(verdict.lease_id)
+        for lease_id in self.executor.leases() if self.executor is not None else ():
             if self.cloud.stale(lease_id):  # this upload was one too many for it
-                self.executor.drop(lease_id)
+                self._drop(lease_id)
         self._log("upload", edge=verdict.edge, lease=verdict.lease_id, status=verdict.status,
                   staleness=verdict.staleness, version=verdict.version, reason=verdict.reason)  # fmt: skip
         self.edges[verdict.edge].handle(verdict)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,20 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RoundTiming:
-    """One edge round in virtual time: who reports by the deadline, when it ends, and what it costs."""
+    """One edge round in virtual time: who reports by the deadline, when it ends, and what it costs.
+
+    The totals are of all clients and, `reported_*`, of those that report.
+    """
 
     ends_at: float
     clients: tuple[int, ...]
     reporting: tuple[int, ...]
     compute_s: tuple[float, ...]
     send_s: tuple[float, ...]
+    total_compute_s: float
+    total_send_s: float
+    reported_compute_s: float
+    reported_send_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +54,11 @@ class Timeline:
 
     def compute_s(self, rounds: int) -> float:
         """Return the client seconds spent computing in the first rounds."""
-        return math.fsum(math.fsum(timing.compute_s) for timing in self.rounds[:rounds])
+        return math.fsum(timing.total_compute_s for timing in self.rounds[:rounds])
 
     def send_s(self, rounds: int) -> float:
         """Return the client seconds spent sending in the first rounds."""
-        return math.fsum(math.fsum(timing.send_s) for timing in self.rounds[:rounds])
+        return math.fsum(timing.total_send_s for timing in self.rounds[:rounds])
 
 
 class World:
@@ -79,6 +87,7 @@ class World:
         self.links = links
         self.model_bytes = model_bytes
         self.seed = seed
+        self._steady: dict[int, RoundTiming] = {}
         self.fluctuation: Fluctuation | None = None
         if fluctuation is not None:
             rho, spread = fluctuation
@@ -102,10 +111,12 @@ class World:
         cluster = self.clusters[edge]
         return self.compute_s[cluster] + self.send_s[cluster]
 
+    @cached_property
     def response_latency_ms(self) -> float:
         """Return the mean over edges of the slowest client's latency."""
         return 1000 * float(np.mean([self.latency_s(m).max() for m in range(len(self.clusters))]))
 
+    @cached_property
     def waiting_ms(self) -> float:
         """Return the mean over edges of how much longer than its fastest client the others take."""
         waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in range(len(self.clusters))]
@@ -136,20 +147,33 @@ class World:
             self.fluctuation.restore(state)
 
     def _round(self, edge: Edge, lease_id: int, index: int, now: float) -> RoundTiming:
-        clients = np.array(edge.participants(lease_id, index), dtype=np.int64)
+        participants = edge.participants(lease_id, index)
+        steady = self.fluctuation is None and participants is edge.everyone
+        if steady and edge.edge in self._steady:  # the same clients at the same speed: the same round
+            timing = self._steady[edge.edge]
+            return replace(timing, ends_at=now + timing.ends_at)
+        clients = np.array(participants, dtype=np.int64)
         compute_s, send_s = self.compute_s[clients], self.send_s[clients]
         if self.fluctuation is not None:  # resources are those of the second in which the round starts
             factors = self.fluctuation.factors(now)
             compute_s = compute_s / factors[clients]
             send_s = send_s / factors[len(self.compute_s) + clients]
         latency_s = compute_s + send_s
-        return RoundTiming(
-            ends_at=now + min(float(latency_s.max()), edge.deadline_s),
-            clients=tuple(clients.tolist()),
-            reporting=tuple(clients[latency_s <= edge.deadline_s].tolist()),
+        in_time = latency_s <= edge.deadline_s
+        timing = RoundTiming(
+            ends_at=min(float(latency_s.max()), edge.deadline_s),
+            clients=participants,
+            reporting=participants if in_time.all() else tuple(clients[in_time].tolist()),
             compute_s=tuple(compute_s.tolist()),
             send_s=tuple(send_s.tolist()),
+            total_compute_s=math.fsum(compute_s),
+            total_send_s=math.fsum(send_s),
+            reported_compute_s=math.fsum(compute_s[in_time]),
+            reported_send_s=math.fsum(send_s[in_time]),
         )
+        if steady:
+            self._steady[edge.edge] = timing
+        return replace(timing, ends_at=now + timing.ends_at)
 
     def _wan_s(self, edge: int, lease_id: int, way: str) -> float:
         if self.links is None:

@@ -11,6 +11,7 @@ from torch import nn
 from hiflash.engine.pool import WorkerTrainer
 from hiflash.errors import ConfigError
 from hiflash.learn.native import NativeTrainer, NativeUnavailable
+from hiflash.learn.stacked import StackedTrainer
 from hiflash.learn.trainer import Samples, TorchTrainer
 
 __all__ = ["choose_trainer"]
@@ -24,6 +25,8 @@ def choose_trainer(
     """Return what makes a worker's trainer; `auto` says in one line why it does not take the compiled one."""
     if name == "torch":
         return lambda: TorchTrainer(make_model, samples, **solver)
+    if name == "stacked":
+        return lambda: StackedTrainer(make_model, samples, **solver)
     try:
         NativeTrainer(make_model, samples, **solver)  # compiles, once for all workers
     except NativeUnavailable as unavailable:

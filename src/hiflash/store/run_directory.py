@@ -109,10 +109,11 @@ class RunDirectory:
         """Return the result of a finished run."""
         return json.loads((self.path / "result.json").read_bytes())  # type: ignore[no-any-return]
 
-    def finish(self, result: Mapping[str, Any], model: bytes) -> None:
-        """Write the model and, last of all, the result, which says that everything else is there."""
+    def finish(self, result: Mapping[str, Any], model: bytes | None) -> None:
+        """Write the model, if any, and last of all the result, which says that everything else is there."""
         self._sync_events()
-        write_atomic(self.path / "model.safetensors", model)
+        if model is not None:
+            write_atomic(self.path / "model.safetensors", model)
         write_atomic(self.path / "result.json", json.dumps(result, indent=1) + "\n")
 
     def close(self) -> None:

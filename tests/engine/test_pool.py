@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hiflash.engine.executor import LazyExecutor, RoundWork, TaskResult
+from hiflash.engine.pool import WorkerPool
+from hiflash.messages import ClientTask, Weights
+
+
+class Scripted:
+    """Adds the client's number to every weight; 13 gives NaN, 99 breaks, 50 waits until it is let go."""
+
+    name = "scripted"
+    whole_rounds = False
+
+    def __init__(self) -> None:
+        self.ran: list[int] = []
+        self.gate = threading.Event()
+
+    def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
+        for task in tasks:
+            self.ran.append(task.client)
+            if task.client == 99:
+                raise RuntimeError("the trainer broke")
+            if task.client == 50:
+                self.gate.wait(10)
+        return [
+            TaskResult(t.weights + np.float32(np.nan if t.client == 13 else t.client), 0.0) for t in tasks
+        ]
+
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
+        return stop - start, float(start)
+
+
+def work(
+    lease: int, index: int, clients: list[int], base: float | None = None, due: float = 0.0
+) -> RoundWork:
+    return RoundWork(
+        lease_id=lease,
+        index=index,
+        tasks=tuple(ClientTask(client, 0, 1, 0.1, None, 0) for client in clients),
+        examples=(1,) * len(clients),
+        quorum=len(clients),
+        base=None if base is None else np.float32([base]),
+        due=due,
+    )
+
+
+@pytest.fixture(params=["pool of 1", "pool of 3", "whole rounds", "lazy"])
+def executor(request: pytest.FixtureRequest) -> Any:
+    trainer = Scripted()
+    if request.param == "lazy":
+        yield LazyExecutor(trainer)
+        return
+    trainer.whole_rounds = request.param == "whole rounds"
+    pool = WorkerPool(lambda: trainer, 3 if "3" in request.param else 1, 1200)
+    yield pool
+    pool.close()
+
+
+def test_a_round_starts_from_what_the_round_before_it_gives(executor: Any) -> None:
+    executor.begin(work(1, 0, [1, 3], base=10.0))
+    executor.begin(work(1, 1, [4, 8]))
+    executor.begin(work(1, 2, [1]))
+    assert executor.result(1, 2).tolist() == [10 + 2 + 6 + 1]  # the means of {1, 3}, {4, 8}, {1}
+    assert executor.result(1, 0).tolist() == [12]
+    executor.begin(work(1, 3, [5]))  # behind a round that is done
+    assert executor.result(1, 3).tolist() == [24]
+
+
+def test_nothing_starts_from_an_unusable_model(executor: Any) -> None:
+    executor.begin(work(1, 0, [1, 13], base=10.0))
+    executor.begin(work(1, 1, [2]))
+    executor.begin(work(1, 2, [2]))
+    assert executor.result(1, 2) is None
+    executor.begin(work(1, 3, [2]))
+    assert executor.result(1, 3) is None
+
+
+def test_a_dropped_lease_is_forgotten(executor: Any) -> None:
+    executor.begin(work(1, 0, [1], base=10.0))
+    executor.begin(work(2, 0, [2], base=10.0))
+    executor.drop(1)
+    assert executor.leases() == [2]
+    assert not executor.begun(1, 0)
+    assert executor.result(2, 0).tolist() == [12]
+    executor.drop(7)  # that of a lease without rounds is no error
+
+
+def test_what_is_due_first_runs_first_and_dropped_work_does_not_run() -> None:
+    trainer = Scripted()
+    pool = WorkerPool(lambda: trainer, 1, 1200)
+    pool.begin(work(1, 0, [50], base=0.0))  # keeps the only worker busy while the queue fills
+    while not trainer.ran:
+        pass
+    pool.begin(work(2, 0, [20, 21], base=0.0, due=9.0))
+    pool.begin(work(3, 0, [30], base=0.0, due=5.0))
+    pool.begin(work(4, 0, [40], base=0.0, due=7.0))
+    pool.drop(4)
+    trainer.gate.set()
+    pool.result(2, 0)
+    pool.close()
+    assert trainer.ran == [50, 30, 20, 21]
+
+
+def test_an_error_in_a_worker_reaches_whoever_waits() -> None:
+    pool = WorkerPool(Scripted, 2, 1200)
+    pool.begin(work(1, 0, [99, 1], base=0.0))
+    with pytest.raises(RuntimeError, match="the trainer broke"):
+        pool.result(1, 0)
+    pool.close()
+
+
+def test_evaluation_covers_the_test_set_once() -> None:
+    pool = WorkerPool(Scripted, 2, 1200)
+    assert pool.evaluate(np.zeros(1, np.float32)) == (1.0, (0 + 500 + 1000) / 1200)
+    pool.close()
+
+
+def test_closing_leaves_no_thread() -> None:
+    before = threading.active_count()
+    pool = WorkerPool(Scripted, 3, 1200)
+    pool.begin(work(1, 0, [1, 2, 3], base=0.0))
+    pool.close()
+    assert threading.active_count() == before
