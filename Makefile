@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check lint format clean
+.PHONY: help install run test check bench lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1|/' | column -t -s '|'
@@ -26,6 +26,9 @@ test: $(READY) ## run all fast tests
 	$(PYTEST)
 
 check: lint test ## lint, types and tests
+
+bench: $(READY) ## speed against a bare PyTorch loop and against Flower; takes about ten minutes
+	$(BIN)/python -m benchmarks --save runs/bench.json
 
 lint: $(READY) ## style and types
 	$(BIN)/ruff check .

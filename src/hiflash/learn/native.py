@@ -93,12 +93,15 @@ class NativeTrainer:
         index = np.concatenate(batches).astype(np.int64, copy=False)
         sizes = np.array([len(batch) for batch in batches], np.int32)
         values = self._checked(task.weights).copy()
-        loss = self.library.train(
+        return TaskResult(values, self._run(index, sizes, values, task.lr))
+
+    def _run(self, index: np.ndarray, sizes: np.ndarray, values: Weights, lr: float) -> float:
+        """Take the steps in C, on `values` itself, and return their mean loss."""
+        return self.library.train(  # type: ignore[no-any-return]
             self.workspace.ctypes.data, self.x.ctypes.data, self.y.ctypes.data,
             index.ctypes.data, sizes.ctypes.data, len(sizes),
-            len(self.slots), self.slots.ctypes.data, values.ctypes.data, task.lr, *self.hyper,
+            len(self.slots), self.slots.ctypes.data, values.ctypes.data, lr, *self.hyper,
         )  # fmt: skip
-        return TaskResult(values, loss)
 
     def _checked(self, weights: Weights) -> Weights:
         if weights.shape != self.slots.shape:

@@ -1,0 +1,67 @@
+"""`python -m benchmarks [NAME ...] [--json]`: runs the named benchmarks, or all, and prints the results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+BARS = {
+    "trainer_lenet_vs_loop": ("x", "at least 4.0"),
+    "trainer_femnist_vs_loop": ("x", "at least 1.5"),
+    "simulation_vs_loop": ("x", "at least 6"),
+    "flower_epochs_ratio": ("x", "at least 4, 5 wanted"),
+    "flower_steps_ratio": ("x", "at least 10"),
+    "scaling_2_workers": ("x", "-"),
+    "overhead_share": ("", "below 0.10"),
+    "control_plane_1m_s": ("s", "below 120, and 4 GiB"),
+    "memory_growth_mb": ("MB", "flat"),
+}
+
+
+def main() -> int:
+    """Run the benchmarks one after the other: together they would disturb each other."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BARS))
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--save", type=Path, help="also write the JSON to this file")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BARS]
+    if unknown:
+        print(f"error: unknown benchmark {unknown[0]}; there are {', '.join(BARS)}", file=sys.stderr)
+        return 2
+    found: dict[str, Any] = {}
+    for name in options.names or BARS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        gave = _function(name)()
+        found.update(gave if isinstance(gave, dict) else {name: gave})
+    text = json.dumps(found)
+    if options.save:
+        options.save.parent.mkdir(parents=True, exist_ok=True)
+        options.save.write_text(text + "\n")
+    print(text if options.json else _table(found))
+    return 0
+
+
+def _function(name: str) -> Callable[[], Any]:
+    from benchmarks import peers, simulation, trainers
+
+    return next(getattr(module, name) for module in (trainers, simulation, peers) if hasattr(module, name))
+
+
+def _table(found: dict[str, Any]) -> str:
+    lines = [f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores", ""]
+    for name, value in found.items():
+        unit, bar = BARS.get(name, ("", "-"))
+        shown = f"{value:.2f} {unit}" if isinstance(value, float) else str(value)
+        lines.append(f"{name:<28} {shown:>28}   {bar}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""A short smoke of the benchmarks; `make bench` runs them in full."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def benchmarks(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+
+
+def test_a_named_benchmark_prints_one_json_object() -> None:
+    done = benchmarks("trainer_lenet_vs_loop", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found) == ["trainer_lenet_vs_loop"]
+    assert found["trainer_lenet_vs_loop"] > 1
+
+
+def test_an_unknown_benchmark_is_an_error_that_lists_the_known() -> None:
+    done = benchmarks("trainer_lenet")
+    assert done.returncode == 2
+    assert "there are trainer_lenet_vs_loop" in done.stderr
