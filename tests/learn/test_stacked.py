@@ -41,6 +41,15 @@ def linear() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
 
 
+def smooth() -> nn.Module:
+    """Return LeNet without kinks: behind a maximum, rounding can send a gradient another way."""
+    return nn.Sequential(
+        nn.Conv2d(1, 10, 5), nn.AvgPool2d(2), nn.Tanh(),
+        nn.Conv2d(10, 20, 5), nn.AvgPool2d(2), nn.Tanh(),
+        nn.Flatten(), nn.Linear(320, 50), nn.Tanh(), nn.Linear(50, 10),
+    )  # fmt: skip
+
+
 def small_norm() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(1, 4, 5, stride=4), nn.BatchNorm2d(4), nn.ReLU(),
@@ -82,7 +91,7 @@ def assert_same_bits(found: list[TaskResult], expected: list[TaskResult]) -> Non
 
 @pytest.mark.parametrize("augment", [False, True])
 @pytest.mark.parametrize("solver", [{}, {"mu": 0.3}, {"momentum": 0.9, "weight_decay": 0.01}], ids=str)
-@pytest.mark.parametrize("model", [lenet, small_norm])
+@pytest.mark.parametrize("model", [smooth, small_norm])
 def test_tasks_that_differ_in_everything_train_as_in_the_reference(
     model: Model, solver: dict[str, float], augment: bool
 ) -> None:
@@ -154,7 +163,7 @@ def test_the_same_call_gives_the_same_bits_and_leaves_its_tasks_alone() -> None:
     assert all(np.array_equal(task.weights, kept) for task, kept in zip(tasks, before, strict=True))
 
 
-@pytest.mark.parametrize("model", [lenet, small_norm])
+@pytest.mark.parametrize("model", [smooth, small_norm])
 def test_company_order_and_chunks_change_results_by_rounding_only(model: Model) -> None:
     stacked = StackedTrainer(model, samples(), batch=16)
     tasks = mixed_tasks(model)
@@ -192,9 +201,9 @@ def test_evaluation_is_the_reference_s() -> None:
 
 
 def test_workers_run_it_in_threads_of_their_own() -> None:
-    data, tasks = samples(), mixed_tasks(lenet)
-    reference, _ = both(lenet, data)
-    pool = WorkerPool(lambda: StackedTrainer(lenet, data, batch=16), 2, len(data.y_test))
+    data, tasks = samples(), mixed_tasks(smooth)
+    reference, _ = both(smooth, data)
+    pool = WorkerPool(lambda: StackedTrainer(smooth, data, batch=16), 2, len(data.y_test))
     try:
         assert pool.name == "stacked"
         assert_close(pool.train(tasks), reference.train(tasks))
