@@ -224,6 +224,14 @@ class CostSection(_Section):
     send_weight: Annotated[float, Field(ge=0, le=1e6)] = _key(1.0, ">= 0", "sigma2, weight of sending")
 
 
+class RaySection(_Section):
+    """Which Ray the engine `ray` runs on."""
+
+    address: Annotated[
+        str, Field(pattern=r"^(local|auto|[A-Za-z0-9._-]{1,253}:[0-9]{1,5})$", max_length=260)
+    ] = _key("local", '"local", "auto" or "host:port"', "engine ray: start one here, or join one that runs")
+
+
 class Config(_Section):
     """Everything that decides a run. Give sections as dicts or keys with dots.
 
@@ -242,6 +250,9 @@ class Config(_Section):
     trainer: Literal["auto", "native", "torch"] = _key(
         "auto", '"auto", "native" or "torch"', "what runs client tasks; auto takes the fastest that can"
     )
+    engine: Literal["local", "ray"] = _key(
+        "local", '"local" or "ray"', "what runs the workers: this process, or a Ray cluster"
+    )
     checkpoint_s: Positive = _key(20.0, "> 0", "wall seconds between two checkpoints")
     federation: Federation = Federation()
     client: Client = Client()
@@ -254,6 +265,7 @@ class Config(_Section):
     data: DataSection = DataSection()
     model: ModelSection = ModelSection()
     cost: CostSection = CostSection()
+    ray: RaySection = RaySection()
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -379,11 +391,11 @@ class Config(_Section):
         return hash(self.digest())
 
     def digest(self) -> str:
-        """Return a short hash of what decides the results: not of workers, device or checkpoints."""
+        """Return a short hash of what decides the results: not of workers, engine, device or checkpoints."""
         decisive = {
             key: value
             for key, value in self.settings().items()
-            if key not in ("workers", "device", "checkpoint_s", "data.dir")
+            if key not in ("workers", "device", "engine", "ray.address", "checkpoint_s", "data.dir")
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,9 @@ from hiflash.weights import Spec
 if TYPE_CHECKING:
     from torch import nn
 
+    from hiflash.engine.ray_executor import RayExecutor
+    from hiflash.learn.trainer import Samples
+
 __all__ = ["Federation", "build"]
 
 Log = Callable[[float, str, Mapping[str, Any]], None]
@@ -56,7 +60,7 @@ class Federation:
     initial: Weights
     spec: Spec
     parameters: int
-    pool: WorkerPool
+    pool: WorkerPool | RayExecutor
 
     def engine(self, log: Log) -> Engine:
         """Return the engine that this configuration asks for, at its start."""
@@ -256,9 +260,7 @@ def _with_model(
     model: nn.Module | Callable[[], nn.Module] | None,
 ) -> Federation:
     import torch
-    from torch import nn
 
-    from hiflash.learn.choose import choose_trainer
     from hiflash.learn.models import build_model, initial_weights
     from hiflash.learn.trainer import Samples, resolve_device
 
@@ -268,26 +270,52 @@ def _with_model(
         name = AUTO_MODEL.get(data.name, "lenet")
     if name == "own" and model is None:
         raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
-
-    def make() -> nn.Module:
-        if model is None:
-            return build_model(name, shape, data.classes)
-        return copy.deepcopy(model) if isinstance(model, nn.Module) else model()
-
+    # Nothing of this holds the data: Ray sends it to other processes.
+    make = partial(build_model, name, shape, data.classes) if model is None else partial(_own_model, model)
     if data.x.ndim != 4 and config.data.augment:
         raise ConfigError(f"data.augment needs images, and these samples have shape {shape}; leave it out")
     initial, spec, trainable = initial_weights(make, config.seed)
-    device = resolve_device(config.device)
+    device = resolve_device(_device(config))
     x, x_test = (torch.from_numpy(array).to(device) for array in data.normalised())
     y, y_test = (torch.from_numpy(array).to(device) for array in (data.y, data.y_test))
     samples = Samples(x, y, split.parts, x_test, y_test)
-
-    pool = WorkerPool(
-        choose_trainer(config.trainer, make, samples, _solver(config)),
-        config.workers or os.cpu_count() or 1,
-        len(data.y_test),
-    )
+    pool = _pool(config, make, samples)
     return Federation(config, data, split, clusters, edge_clusters, name, initial, spec, trainable, pool)
+
+
+def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    """Return another instance of a user's own model."""
+    from torch import nn
+
+    return copy.deepcopy(model) if isinstance(model, nn.Module) else model()
+
+
+def _pool(config: Config, make: Callable[[], nn.Module], samples: Samples) -> WorkerPool | RayExecutor:
+    """Return the workers of the engine that the configuration asks for."""
+    from hiflash.learn.choose import choose_trainer
+
+    solver, workers = _solver(config), config.workers or os.cpu_count() or 1
+    make_trainer = choose_trainer(config.trainer, make, samples, solver)
+    if config.engine == "local":
+        return WorkerPool(make_trainer, workers, len(samples.y_test))
+    from hiflash.engine.ray_cluster import connect
+    from hiflash.engine.ray_executor import RayExecutor
+    from hiflash.engine.ray_worker import Setup
+
+    x, y, x_test, y_test = (
+        tensor.numpy() for tensor in (samples.x, samples.y, samples.x_test, samples.y_test)
+    )
+    setup = Setup(make_trainer().name, make, solver, x, y, samples.parts, x_test, y_test)
+    return RayExecutor(setup, connect(config.ray.address, workers))
+
+
+def _device(config: Config) -> str:
+    """Return the device to train on. Ray's workers use their processors."""
+    if config.engine == "local":
+        return config.device
+    if config.device not in ("auto", "cpu"):
+        raise ConfigError(f'engine ray trains on processors, not on device {config.device}; use "cpu"')
+    return "cpu"
 
 
 def _solver(config: Config) -> dict[str, Any]:
