@@ -48,21 +48,28 @@ def connect(address: str, workers: int) -> RayConnection:
         raise ConfigError("engine ray needs the package ray: pip install 'hiflash[ray]'") from None
     owned = not ray.is_initialized()
     if owned:
-        where: dict[str, Any] = {"address": address}
-        if address == "local":
-            where |= {"num_cpus": workers, "include_dashboard": False}
-            # Ray keeps its token here, readable by everybody.
-            (Path.home() / ".ray").mkdir(mode=0o700, exist_ok=True)
         try:
-            with _undisturbed(), _known_as_loopback(address == "local" or address.startswith(LOOPBACK)):
-                ray.init(**where, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
-            if address == "local" and not ray.get_runtime_context().gcs_address.startswith(LOOPBACK):
-                raise RuntimeError(f"Ray {ray.__version__} would listen on all network interfaces")
+            _join(address, workers)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             ray.shutdown()
             raise RunError(f"cannot use Ray at ray.address {address}: {error}") from error
     cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
     return RayConnection(ray.get_runtime_context().gcs_address, cpus, owned)
+
+
+def _join(address: str, workers: int) -> None:
+    import ray
+
+    where: dict[str, Any] = {"address": address}
+    local = address == "local"
+    if local:
+        where |= {"num_cpus": workers, "include_dashboard": False}
+        # Ray keeps the token that lets others in here, and would let everybody on this machine read it.
+        (Path.home() / ".ray").mkdir(mode=0o700, exist_ok=True)
+    with _undisturbed(), _known_as_loopback(local or address.startswith(LOOPBACK)):
+        ray.init(**where, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
+    if local and not ray.get_runtime_context().gcs_address.startswith(LOOPBACK):
+        raise RuntimeError(f"Ray {ray.__version__} would listen on all network interfaces")
 
 
 @contextmanager

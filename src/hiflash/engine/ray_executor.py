@@ -18,7 +18,7 @@ from hiflash.engine.executor import RoundWork, TaskResult
 from hiflash.engine.pool import EVALUATION_SPAN
 from hiflash.engine.ray_cluster import RayConnection
 from hiflash.engine.ray_worker import Setup, evaluate_spans, run_round, train_task
-from hiflash.errors import HiFlashError, RunError
+from hiflash.errors import ConfigError, HiFlashError, RunError
 from hiflash.messages import ClientTask, Weights
 
 __all__ = ["RayExecutor"]
@@ -47,8 +47,8 @@ class RayExecutor:
     """An executor, trainer and evaluator on the Ray of a connection, which it closes.
 
     Data and settings are sent once to each node, a model once per version and node unless it is small.
-    Ray runs a task again, up to three times, when the process or node that ran it dies. It serialises with pickle: a
-    user's own model is sent as code, and whoever can reach the cluster can run code on it.
+    Ray runs a task again, up to three times, when the process or node that ran it dies. It serialises
+    with pickle: a user's own model is sent as code, and who reaches the cluster can run code on it.
     """
 
     def __init__(self, setup: Setup, connection: RayConnection) -> None:
@@ -58,7 +58,11 @@ class RayExecutor:
         self.test_size = len(setup.y_test)
         self._ray = ray
         self._connection = connection
-        self._setup = [ray.put(setup)]
+        try:
+            self._setup = [ray.put(setup)]
+        except TypeError as error:
+            connection.close()
+            raise ConfigError(f"the model cannot be sent to the workers of Ray: {_reason(error)}") from error
         self._run_round, self._train_task, self._evaluate_spans = map(
             ray.remote, (run_round, train_task, evaluate_spans)
         )
