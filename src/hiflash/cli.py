@@ -132,7 +132,7 @@ def _run(options: argparse.Namespace) -> int:
     from hiflash.store.run_directory import check_name
 
     if options.resume:
-        extra = sorted(set(options.settings) - {"workers"})
+        extra = sorted(set(options.settings) - {"workers", "engine", "ray.address"})
         if extra or options.config:
             raise ConfigError(
                 f"--resume goes on with the run as it was; leave out {', '.join(extra) or options.config}"
@@ -149,7 +149,8 @@ def _run(options: argparse.Namespace) -> int:
             "pause": _pause_on_signal(),
         }
         if options.resume:
-            result = resume(path, workers=options.settings.get("workers"), **common)
+            where = {key.replace(".", "_"): value for key, value in options.settings.items()}
+            result = resume(path, **where, **common)
         else:
             result = run(config, directory=path, **common)
         view.finished(name, result.to_dict())

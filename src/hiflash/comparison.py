@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -104,10 +105,13 @@ def compare(
         check_name(folder.name)
         for cell in cells:
             _check_reusable(folder / cell.name, cell)
-    if processes > 1 and folder is not None and not any(value is not None for value in own.values()):
-        results = _Processes(cells, folder, processes, watcher, pause).run()
-    else:
-        results = [_run_here(cell, folder, watcher, pause, own) for cell in cells]
+    common = cells[0].config
+    wanted = common.ray.address if common.engine == "ray" else None
+    with _connected_to_ray(wanted, common.workers) as ray_address:
+        if processes > 1 and folder is not None and not any(value is not None for value in own.values()):
+            results = _Processes(cells, folder, processes, watcher, pause, ray_address).run()
+        else:
+            results = [_run_here(cell, folder, watcher, pause, own) for cell in cells]
     return Comparison(results, folder)
 
 
@@ -146,6 +150,24 @@ def plan(
     return cells
 
 
+@contextmanager
+def _connected_to_ray(address: str | None, workers: int) -> Iterator[str | None]:
+    """Keep a connection that runs in this process find and use, and give the address of its Ray.
+
+    All cells share one: each for itself would start one of its own.
+    """
+    if address is None:
+        yield None
+        return
+    from hiflash.engine.ray_cluster import connect
+
+    connection = connect(address, workers or os.cpu_count() or 1)
+    try:
+        yield connection.address
+    finally:
+        connection.close()
+
+
 def _check_reusable(path: Path, cell: Cell) -> None:
     """Refuse a folder that holds a run of something else."""
     if (path / "config.toml").is_file() and Config.load(
@@ -169,7 +191,7 @@ def _run_here(
     }
     path = None if folder is None else folder / cell.name
     if path is not None and path.exists():
-        result = resume(path, **common)
+        result = resume(path, engine=cell.config.engine, **common)
     else:
         result = run(cell.config, directory=path, **common)
     watcher.finished(cell.name, result.to_dict())
@@ -186,7 +208,9 @@ class _Processes:
         processes: int,
         watcher: Watcher,
         pause: Callable[[], bool],
+        ray_address: str | None,
     ) -> None:
+        self.ray_address = ray_address
         self.waiting = list(cells)
         self.cells = list(cells)
         self.folder = folder
@@ -223,7 +247,8 @@ class _Processes:
         ours, theirs = context.Pipe()
         workers = max(1, (os.cpu_count() or 1) // self.processes)
         settings = {**cell.config.settings(), "workers": cell.config.workers or workers}
-        process = context.Process(target=_cell_process, args=(theirs, settings, str(path)), daemon=True)
+        arguments = (theirs, settings, str(path), self.ray_address)
+        process = context.Process(target=_cell_process, args=arguments, daemon=True)
         process.start()
         theirs.close()
         self.running[ours] = (cell, process)
@@ -273,7 +298,9 @@ class _Processes:
         self.running.clear()
 
 
-def _cell_process(connection: Connection, settings: dict[str, Any], path: str) -> None:
+def _cell_process(
+    connection: Connection, settings: dict[str, Any], path: str, ray_address: str | None
+) -> None:
     """Run one cell and tell the parent; a signal, or a parent that is gone, saves the state and ends it."""
     stop = False
 
@@ -292,10 +319,11 @@ def _cell_process(connection: Connection, settings: dict[str, Any], path: str) -
 
     common: dict[str, Any] = {"progress": lambda status: send("progress", status), "pause": lambda: stop}
     try:
-        if Path(path).exists():
-            resume(path, workers=settings["workers"], **common)
-        else:
-            run(Config.load(None, settings), directory=path, **common)
+        with _connected_to_ray(ray_address, settings["workers"]):
+            if Path(path).exists():
+                resume(path, workers=settings["workers"], engine=settings["engine"], **common)
+            else:
+                run(Config.load(None, settings), directory=path, **common)
     except Paused:
         pass
     except HiFlashError as error:

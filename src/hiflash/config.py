@@ -226,6 +226,14 @@ class CostSection(_Section):
     send_weight: Annotated[float, Field(ge=0, le=1e6)] = _key(1.0, ">= 0", "sigma2, weight of sending")
 
 
+class RaySection(_Section):
+    """Which Ray the engine `ray` runs on."""
+
+    address: Annotated[
+        str, Field(pattern=r"^(local|auto|[A-Za-z0-9._-]{1,253}:[0-9]{1,5})$", max_length=260)
+    ] = _key("local", '"local", "auto" or "host:port"', "engine ray: start one here, or join one that runs")
+
+
 class Config(_Section):
     """Everything that decides a run. Give sections as dicts or keys with dots.
 
@@ -246,6 +254,9 @@ class Config(_Section):
         '"auto", "native", "torch", "stacked" or "none"',
         "what runs client tasks; auto is native or else torch, stacked is for GPUs, none trains nothing",
     )
+    engine: Literal["local", "ray"] = _key(
+        "local", '"local" or "ray"', "what runs the workers: this process, or a Ray cluster"
+    )
     checkpoint_s: Positive = _key(20.0, "> 0", "wall seconds between two checkpoints")
     federation: Federation = Federation()
     client: Client = Client()
@@ -258,6 +269,7 @@ class Config(_Section):
     data: DataSection = DataSection()
     model: ModelSection = ModelSection()
     cost: CostSection = CostSection()
+    ray: RaySection = RaySection()
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -385,11 +397,11 @@ class Config(_Section):
         return hash(self.digest())
 
     def digest(self) -> str:
-        """Return a short hash of what decides the results: not of workers, device or checkpoints."""
+        """Return a short hash of what decides the results: not of workers, engine, device or checkpoints."""
         decisive = {
             key: value
             for key, value in self.settings().items()
-            if key not in ("workers", "device", "checkpoint_s", "data.dir")
+            if key not in ("workers", "device", "engine", "ray.address", "checkpoint_s", "data.dir")
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 

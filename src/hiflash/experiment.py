@@ -66,18 +66,24 @@ def resume(
     directory: str | Path,
     *,
     workers: int | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
     parts: Sequence[Any] | None = None,
     progress: Progress | None = None,
     pause: Callable[[], bool] | None = None,
 ) -> Result:
-    """Go on with a run that was stopped and return its result; a finished one is only read."""
+    """Go on with a run that was stopped and return its result; a finished one is only read.
+
+    Workers and engine may be others than before.
+    """
     folder = RunDirectory.open(Path(directory))
     try:
         if folder.finished:
             return Result.from_dict(folder.result(), path=folder.path)
-        overrides = {} if workers is None else {"workers": workers}
+        given = {"workers": workers, "engine": engine, "ray.address": ray_address}
+        overrides = {key: value for key, value in given.items() if value is not None}
         config = Config.load(folder.path / "config.toml", overrides)
         state = folder.load()
         federation = build(config, data, model, parts)

@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from hiflash.weights import Spec
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from hiflash.engine.ray_executor import RayExecutor
 
 __all__ = ["Federation", "build"]
 
@@ -42,7 +45,7 @@ class Federation:
     initial: Weights
     spec: Spec
     parameters: int
-    pool: WorkerPool | None
+    pool: WorkerPool | RayExecutor | None
 
     @property
     def trainer(self) -> str:
@@ -72,8 +75,6 @@ def build(
     parts: Sequence[Any] | None = None,
 ) -> Federation:
     """Return the federation of a configuration; `data`, `model` and `parts` are a user's own."""
-    from torch import nn
-
     from hiflash.learn.models import build_model, initial_weights
 
     if config.data.name == "own" and data is None:
@@ -87,12 +88,9 @@ def build(
     if name == "own" and model is None:
         raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
     shape = (1, 28, 28) if data is None else tuple(data.x.shape[1:])
-
-    def make() -> nn.Module:
-        if model is None:
-            return build_model(name, shape, data.classes if data else 10)
-        return copy.deepcopy(model) if isinstance(model, nn.Module) else model()
-
+    classes = 10 if data is None else data.classes
+    # Nothing of this holds the data: Ray sends it to other processes.
+    make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
     initial, spec, trainable = initial_weights(make, config.seed)
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a model that nobody looks into
@@ -101,7 +99,17 @@ def build(
     return Federation(config, data, population, name, initial, spec, trainable, pool)
 
 
-def _pool(config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module]) -> WorkerPool:
+def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    """Return another instance of a user's own model."""
+    from torch import nn
+
+    return copy.deepcopy(model) if isinstance(model, nn.Module) else model()
+
+
+def _pool(
+    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module]
+) -> WorkerPool | RayExecutor:
+    """Return the workers of the engine that the configuration asks for."""
     import torch
 
     from hiflash.learn.choose import choose_trainer
@@ -111,16 +119,37 @@ def _pool(config: Config, data: Dataset, population: Population, make: Callable[
         raise ConfigError(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
-    device = resolve_device(config.device)
+    device = resolve_device(_device(config))
     x, x_test = (torch.from_numpy(array).to(device) for array in data.normalised())
     y, y_test = (torch.from_numpy(array).to(device) for array in (data.y, data.y_test))
     samples = Samples(x, y, population.split.parts, x_test, y_test)
+    client, workers = config.client, config.workers or os.cpu_count() or 1
     solver = {
-        "batch": config.client.batch,
-        "mu": config.client.mu,
-        "momentum": config.client.momentum,
-        "weight_decay": config.client.weight_decay,
+        "batch": client.batch,
+        "mu": client.mu,
+        "momentum": client.momentum,
+        "weight_decay": client.weight_decay,
         "augment": config.data.augment,
     }
     make_trainer = choose_trainer(config.trainer, make, samples, solver)
-    return WorkerPool(make_trainer, config.workers or os.cpu_count() or 1, len(data.y_test))
+    if config.engine == "local":
+        return WorkerPool(make_trainer, workers, len(data.y_test))
+    from hiflash.engine.ray_cluster import connect
+    from hiflash.engine.ray_executor import RayExecutor
+    from hiflash.engine.ray_worker import Setup
+
+    arrays = (tensor.numpy() for tensor in (x, y, x_test, y_test))
+    x_array, y_array, x_test_array, y_test_array = arrays
+    setup = Setup(
+        make_trainer().name, make, solver, x_array, y_array, samples.parts, x_test_array, y_test_array
+    )
+    return RayExecutor(setup, connect(config.ray.address, workers))
+
+
+def _device(config: Config) -> str:
+    """Return the device to train on. Ray's workers use their processors."""
+    if config.engine == "local":
+        return config.device
+    if config.device not in ("auto", "cpu"):
+        raise ConfigError(f'engine ray trains on processors, not on device {config.device}; use "cpu"')
+    return "cpu"

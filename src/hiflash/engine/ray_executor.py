@@ -1,0 +1,157 @@
+"""Workers on a Ray cluster: an edge round is one stateless task, so a lost worker loses nothing.
+
+A round that builds on another is given the reference of its result: edge models move between the nodes
+and come to this process only when the cloud wants them. Every task is pure and sums are taken in the
+order of the local workers, so on equal processors a run has the digest of a local one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from hiflash.engine.executor import RoundWork, TaskResult
+from hiflash.engine.pool import EVALUATION_SPAN
+from hiflash.engine.ray_cluster import RayConnection
+from hiflash.engine.ray_worker import Setup, evaluate_spans, run_round, train_task
+from hiflash.errors import ConfigError, HiFlashError, RunError
+from hiflash.messages import ClientTask, Weights
+
+__all__ = ["RayExecutor"]
+
+INLINE_BYTES = 100_000  # so much Ray takes into the message of a task, 2 ms faster than the object store
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Sent:
+    """A model as a task is given it. It holds the array too: only so is the array's id its own."""
+
+    weights: Weights
+    argument: Any
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """A round that Ray has."""
+
+    reference: Any
+    base: _Sent | None
+    done: bool = False
+
+
+class RayExecutor:
+    """An executor, trainer and evaluator on the Ray of a connection, which it closes.
+
+    Data and settings are sent once to each node, a model once per version and node unless it is small.
+    Ray runs a task again, up to three times, when the process or node that ran it dies. It serialises
+    with pickle: a user's own model is sent as code, and who reaches the cluster can run code on it.
+    """
+
+    def __init__(self, setup: Setup, connection: RayConnection) -> None:
+        import ray
+
+        self.name = setup.trainer
+        self.test_size = len(setup.y_test)
+        self._ray = ray
+        self._connection = connection
+        try:
+            self._setup = [ray.put(setup)]
+        except TypeError as error:
+            connection.close()
+            raise ConfigError(f"the model cannot be sent to the workers of Ray: {_reason(error)}") from error
+        self._run_round, self._train_task, self._evaluate_spans = map(
+            ray.remote, (run_round, train_task, evaluate_spans)
+        )
+        self._sent: WeakValueDictionary[int, _Sent] = WeakValueDictionary()
+        self._rounds: dict[int, dict[int, _Round]] = {}
+
+    def begin(self, work: RoundWork) -> None:
+        """Hand a round to Ray, which runs rounds in the order in which they can start."""
+        rounds = self._rounds.setdefault(work.lease_id, {})
+        base = None if work.base is None else self._send(work.base)
+        start = rounds[work.index - 1].reference if base is None else base.argument
+        reference = self._run_round.remote(self._setup, start, replace(work, base=None))
+        rounds[work.index] = _Round(reference, base)
+
+    def begun(self, lease_id: int, index: int) -> bool:
+        """Return whether a round was taken on and not dropped."""
+        return index in self._rounds.get(lease_id, {})
+
+    def result(self, lease_id: int, index: int) -> Weights | None:
+        """Wait for a round and return its edge model, None if too few of its clients' are usable."""
+        rounds = self._rounds[lease_id]
+        (model,) = self._get([rounds[index].reference])
+        for before in range(index + 1):
+            if before in rounds:
+                rounds[before].done = True
+        # A copy, because the object store keeps what somebody looks at.
+        return None if model is None else np.array(model)
+
+    def leases(self) -> list[int]:
+        """Return the leases that have rounds here."""
+        return list(self._rounds)
+
+    def drop(self, lease_id: int) -> None:
+        """Forget the rounds of a lease; what has not begun to run will not."""
+        for entry in self._rounds.pop(lease_id, {}).values():
+            if not entry.done:
+                self._ray.cancel(entry.reference, recursive=False)
+
+    def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
+        """Return the results in the order of the tasks."""
+        sent = [self._send(task.weights) for task in tasks]
+        results = self._get(
+            [
+                self._train_task.remote(self._setup, base.argument, replace(task, weights=None))
+                for base, task in zip(sent, tasks, strict=True)
+            ]
+        )
+        return [TaskResult(np.array(result.weights), result.loss) for result in results]
+
+    def evaluate(self, weights: Weights) -> tuple[float, float]:
+        """Return accuracy and mean loss on the whole test set."""
+        sent = self._send(weights)
+        spans = [
+            (start, min(start + EVALUATION_SPAN, self.test_size))
+            for start in range(0, self.test_size, EVALUATION_SPAN)
+        ]
+        share = -(-len(spans) // self._connection.cpus)
+        shares = [spans[first : first + share] for first in range(0, len(spans), share)]
+        parts = self._get([self._evaluate_spans.remote(self._setup, sent.argument, some) for some in shares])
+        right, loss = (sum(column) for column in zip(*(p for some in parts for p in some), strict=True))
+        return right / self.test_size, loss / self.test_size
+
+    def close(self) -> None:
+        """Forget everything and leave Ray."""
+        for lease_id in self.leases():
+            self.drop(lease_id)
+        self._setup = []
+        self._connection.close()
+
+    def _send(self, weights: Weights) -> _Sent:
+        """Return a model for a task: one object in the store for all who start from the same array."""
+        if weights.nbytes <= INLINE_BYTES:
+            return _Sent(weights, weights)
+        sent = self._sent.get(id(weights))
+        if sent is None:
+            sent = _Sent(weights, self._ray.put(weights))
+            self._sent[id(weights)] = sent
+        return sent
+
+    def _get(self, references: list[Any]) -> list[Any]:
+        try:
+            return list(self._ray.get(references))
+        except self._ray.exceptions.RayError as error:
+            raise RunError(f"Ray could not run a task: {_reason(error)}") from error
+
+
+def _reason(error: Any) -> str:
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, HiFlashError):
+        return str(cause)
+    lines = str(error if cause is None else f"{type(cause).__name__}: {cause}").strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,98 @@
+"""What runs in the processes of a Ray: edge rounds and parts of evaluations, by a trainer made once.
+
+The functions are stateless: what they are given decides what they return, so Ray may run them anywhere,
+and again elsewhere when a worker dies. Only the trainer of a setup is kept, to save the time to make it.
+"""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hiflash.engine.executor import RoundWork, TaskResult, close_round
+from hiflash.engine.pool import WorkerTrainer
+from hiflash.messages import ClientTask, Weights
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Setup", "evaluate_spans", "run_round", "train_task"]
+
+KEPT = 2  # trainers in a process: an old one holds its dataset in the object store
+_trainers: dict[str, WorkerTrainer] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """Everything that the tasks of a run share. It is placed in the object store once, as arrays.
+
+    `trainer` is a kind that is known to work where the run was started. Ray serialises `make_model`: for
+    a built-in model that is its name, for a user's own it is the user's code.
+    """
+
+    trainer: str
+    make_model: Callable[[], nn.Module]
+    solver: Mapping[str, Any]
+    x: np.ndarray
+    y: np.ndarray
+    parts: list[np.ndarray]
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+    def make_trainer(self) -> WorkerTrainer:
+        """Return a trainer that computes on one thread and reads the data where they lie."""
+        import torch
+
+        from hiflash.learn.choose import choose_trainer
+        from hiflash.learn.trainer import Samples
+
+        torch.set_num_threads(1)  # two would add up in another order
+        with warnings.catch_warnings():
+            # Torch warns, once, of arrays that must not be written to. Nobody does.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            x, y, x_test, y_test = map(torch.from_numpy, (self.x, self.y, self.x_test, self.y_test))
+        return choose_trainer(
+            self.trainer, self.make_model, Samples(x, y, self.parts, x_test, y_test), self.solver
+        )()
+
+
+def run_round(setup: Sequence[Any], base: Weights | None, work: RoundWork) -> Weights | None:
+    """Return the edge model of a round that starts from `base`; from an unusable one nothing can start."""
+    if base is None:
+        return None
+    tasks = [replace(task, weights=base) for task in work.tasks]
+    return close_round(work, _trainer(setup).train(tasks))
+
+
+def train_task(setup: Sequence[Any], base: Weights, task: ClientTask) -> TaskResult:
+    """Return the result of one client task."""
+    return _trainer(setup).train([replace(task, weights=base)])[0]
+
+
+def evaluate_spans(
+    setup: Sequence[Any], weights: Weights, spans: Sequence[tuple[int, int]]
+) -> list[tuple[int, float]]:
+    """Return right answers and summed loss of some spans of the test set, one by one."""
+    trainer = _trainer(setup)
+    return [trainer.evaluate(weights, start, stop) for start, stop in spans]
+
+
+def _trainer(setup: Sequence[Any]) -> WorkerTrainer:
+    """Return the trainer of a setup, given as the only item of a list: Ray would fetch a bare reference."""
+    (reference,) = setup
+    key = reference.hex()
+    if key not in _trainers:
+        import ray
+
+        # Ray cancels a running task by an interrupt. In the middle of an import it would leave a process
+        # that cannot be used; and a round takes milliseconds.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while len(_trainers) >= KEPT:
+            del _trainers[next(iter(_trainers))]
+        _trainers[key] = ray.get(reference).make_trainer()
+    return _trainers[key]
