@@ -20,7 +20,7 @@ $(READY): pyproject.toml
 install: $(READY) ## create .venv and install hiflash with its tools
 
 run: $(READY) ## compare FedAvg, HierFAVG and HiFL on real digits: a table and a figure in runs/demo
-	$(BIN)/hiflash compare examples/demo.toml --methods fedavg,hierfavg,hifl --seeds 2 --name demo
+	$(BIN)/hiflash compare examples/demo.toml --methods fedavg,hierfavg,hifl --seeds 1 --name demo
 
 test: $(READY) ## run all fast tests
 	$(PYTEST)

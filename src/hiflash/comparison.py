@@ -245,9 +245,8 @@ class _Processes:
         # Not forked: a copy of a process with threads and locks is not safe.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        workers = max(1, (os.cpu_count() or 1) // self.processes)
-        settings = {**cell.config.settings(), "workers": cell.config.workers or workers}
-        arguments = (theirs, settings, str(path), self.ray_address)
+        # Every cell has a worker per core: the last ones would leave cores idle otherwise.
+        arguments = (theirs, cell.config.settings(), str(path), self.ray_address)
         process = context.Process(target=_cell_process, args=arguments, daemon=True)
         process.start()
         theirs.close()
