@@ -18,6 +18,9 @@ __all__ = ["RayConnection", "connect"]
 
 NAMESPACE = "hiflash"
 LOOPBACK = "127.0.0.1:"
+# Workers belong to one program. Of several that share a Ray, each would lose its workers after a second
+# without work, and wait for new ones that import torch again.
+PATIENCE = {"idle_worker_killing_time_threshold_ms": 60_000}
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def _join(address: str, workers: int) -> None:
     where: dict[str, Any] = {"address": address}
     local = address == "local"
     if local:
-        where |= {"num_cpus": workers, "include_dashboard": False}
+        where |= {"num_cpus": workers, "include_dashboard": False, "_system_config": PATIENCE}
         # Ray keeps the token that lets others in here, and would let everybody on this machine read it.
         (Path.home() / ".ray").mkdir(mode=0o700, exist_ok=True)
     with _undisturbed(), _known_as_loopback(local or address.startswith(LOOPBACK)):

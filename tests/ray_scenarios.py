@@ -1,0 +1,289 @@
+"""What `engine/test_ray.py` does with Ray, as a script in a network that consists of a loopback only.
+
+`python ray_scenarios.py SCENARIO FOLDER` runs one; it fails if a process of Ray is left at its end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import Tensor, nn
+
+import hiflash
+from hiflash.comparison import compare
+from hiflash.config import Config
+from hiflash.engine.executor import RoundWork
+from hiflash.engine.ray_cluster import connect
+from hiflash.errors import ConfigError, Paused, RunError
+from hiflash.federation import build
+from hiflash.messages import ClientTask
+from tiny import TINY, assert_same_run, make_tiny_data, make_tiny_model
+
+SET_FLAGS, UP, LISTENS = 0x8914, 1, "0A"  # SIOCSIFFLAGS, IFF_UP, and TCP_LISTEN in /proc/net/tcp
+LOOPBACKS = {"0100007F", "0000000000000000FFFF00000100007F"}
+SMALL: dict[str, Any] = {
+    "federation.clients": 20,
+    "federation.edges": 4,
+    "stop.communications": 20,
+    "client.local_steps": 1,
+    "client.batch": 8,
+}
+DATA = make_tiny_data()
+
+
+def run(model: Any = make_tiny_model, **settings: Any) -> hiflash.Result:
+    settings = {**TINY, "method": "hifl", "workers": 2, **settings}
+    return hiflash.run(data=DATA, model=model, **settings)
+
+
+def same(folder: Path) -> None:
+    """Show that a run on Ray equals a local one: both trainers, own modules, stopped in between."""
+    listening: set[str] = set()
+
+    def look() -> bool:
+        listening.update(listening_addresses())
+        return False
+
+    local = run(directory=folder / "local")
+    assert local.trainer == "native"
+    assert_same_run(local, run(directory=folder / "ray", engine="ray", pause=look))
+    assert listening
+    assert listening <= LOOPBACKS, listening
+    wait_until_alone()  # the run started a Ray of its own
+
+    handler = signal.signal(signal.SIGTERM, lambda *_: None)
+    connection = connect("local", 2)
+    assert signal.signal(signal.SIGTERM, handler) is not signal.SIG_DFL
+    for variant in (
+        {"trainer": "torch"},
+        {"cloud.enforce": "cancel", "cloud.threshold": 1},
+        {"method": "hierfavg", "edge.clients_per_round": 2},
+        {"method": "centralized", "stop.steps": 250},
+    ):
+        name = "-".join(map(str, variant.values()))
+        one = run(directory=folder / f"{name}-local", **variant)
+        assert_same_run(one, run(directory=folder / f"{name}-ray", engine="ray", **variant))
+    assert_same_run(local, run(directory=folder / "module", engine="ray", model=seeded_module()))
+
+    path, engines = folder / "pieces", ["ray", "local", "ray"]
+    with suppress(Paused):
+        run(directory=path, engine=engines[0], pause=pause_after(40))
+    for number in range(1, 50):
+        try:
+            resumed = hiflash.resume(
+                path, engine=engines[number % 3], data=DATA, model=make_tiny_model, pause=pause_after(60)
+            )
+            break
+        except Paused:
+            assert number < 40
+    assert number >= 2
+    assert_same_run(local, resumed)
+    connection.close()
+
+
+def killed(folder: Path) -> None:
+    """Show that a worker killed in the middle of a task costs time, and nothing else."""
+    marker, victims = folder / "pid", []
+
+    def kill() -> None:
+        while not (text := marker.read_text() if marker.exists() else "").endswith("\n"):
+            time.sleep(0.02)
+        victims.append(int(text))
+        os.kill(victims[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    plain = run(trainer="torch", directory=folder / "plain")
+    disturbed = run(partial(Waiting, marker), trainer="torch", engine="ray", directory=folder / "disturbed")
+    killer.join(timeout=1)
+    assert victims
+    assert victims[0] != os.getpid()
+    assert_same_run(plain, disturbed)
+
+
+def dropped(_: Path) -> None:
+    """Show that what is dropped disturbs nothing, an unusable model is none, and failures are told."""
+    config = Config(**TINY, data={"name": "own"}, model={"name": "own"})
+    local = build(config, DATA, make_tiny_model)
+    base = local.initial
+    connection = connect("local", 2)
+    ray = build(config.with_settings({"engine": "ray"}), DATA, make_tiny_model)
+    bad = np.full_like(base, np.nan)
+    for pool in (local.pool, ray.pool):
+        for _ in range(2):  # while the workers start, and when they run
+            for lease in range(50):
+                pool.begin(work(lease, 0, base))
+                pool.begin(work(lease, 1, None))
+            for lease in range(50):
+                assert pool.begun(lease, 1)
+                pool.drop(lease)
+            assert pool.leases() == []
+            assert not pool.begun(3, 0)
+            pool.begin(work(99, 0, base))
+            assert pool.result(99, 0) is not None
+            pool.drop(99)
+        pool.begin(work(100, 0, base, due=5.0))
+        pool.begin(work(100, 1, None, due=1.0))  # and yet after the round that it builds on
+        pool.begin(work(101, 0, bad))
+        pool.begin(work(101, 1, None))
+        assert pool.result(101, 1) is None
+    models = [pool.result(100, 1) for pool in (local.pool, ray.pool)]
+    assert models[0] is not None
+    np.testing.assert_array_equal(*models)
+    for lease in range(200, 260):  # more than Ray is given at once
+        ray.pool.begin(work(lease, 0, base, due=-lease))
+        ray.pool.begin(work(lease, 1, None, due=-lease))
+    assert len(ray.pool._running) <= 4
+    for lease in range(200, 260):
+        np.testing.assert_array_equal(ray.pool.result(lease, 1), models[0])
+        ray.pool.drop(lease)
+    assert ray.pool._waiting == []
+    models[1][0] = 1  # it is the caller's
+    assert local.pool.evaluate(base) == ray.pool.evaluate(base)
+    big = np.zeros(30_000, np.float32)
+    assert ray.pool._send(big) is not ray.pool._send(big.copy())
+    sent = ray.pool._send(big)
+    assert sent is ray.pool._send(big)
+    del sent
+    assert len(ray.pool._sent) == 0
+
+    ray.pool.begin(work(102, 0, base[:-1]))
+    expect(RunError, "Ray could not run a task: ValueError: weights of shape", ray.pool.result, 102, 0)
+    ray.pool.begin(work(103, 0, base))
+    assert ray.pool.result(103, 0) is not None
+    for pool in (local.pool, ray.pool):
+        pool.close()
+    expect(ConfigError, "cannot be sent", run, Unsendable(), engine="ray", trainer="torch")
+    connection.close()
+    wait_until_alone()
+    expect(RunError, "cannot use Ray at ray.address auto", run, engine="ray", **{"ray.address": "auto"})
+
+
+def comparison(folder: Path) -> None:
+    """Show that the cells of a comparison share one Ray, from processes of their own or from this one."""
+    common: dict[str, Any] = {"methods": ["fedavg", "hifl"], "seeds": 1, **SMALL}
+    local = [result.digest for result in compare(**common).results]
+    apart = compare(directory=folder / "apart", processes=2, engine="ray", workers=2, **common)
+    assert [result.digest for result in apart.results] == local
+    assert 'address = "local"' in (folder / "apart" / "hifl-s0" / "config.toml").read_text()
+    wait_until_alone()
+    settings: dict[str, Any] = {**TINY, "workers": 2, "methods": ["hierfavg", "hifl"], "seeds": 1}
+    settings |= {"data": DATA, "model": make_tiny_model, "edge.clients_per_round": 2}
+    on_ray, at_home = (compare(engine=engine, **settings).results for engine in ("ray", "local"))
+    assert [result.digest for result in on_ray] == [result.digest for result in at_home]
+
+
+class Waiting(nn.Module):
+    """The tiny model; whoever trains it first says who it is, and waits."""
+
+    def __init__(self, marker: Path) -> None:
+        super().__init__()
+        self.layers = make_tiny_model()
+        self.marker = marker
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and not self.marker.exists():
+            try:
+                with open(self.marker, "x") as file:
+                    file.write(f"{os.getpid()}\n")
+            except FileExistsError:
+                pass
+            else:
+                time.sleep(60)
+        return self.layers(x)  # type: ignore[no-any-return]
+
+
+class Unsendable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = make_tiny_model()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("this model stays here")
+
+    def __deepcopy__(self, memo: Any) -> nn.Module:
+        return make_tiny_model()
+
+
+def seeded_module() -> nn.Module:
+    """Return the model that a local run starts from: an instance is taken as it is, values and all."""
+    from hiflash.learn.models import FlatModel, initial_weights
+
+    module = make_tiny_model()
+    FlatModel(module, next(module.parameters()).device).load(initial_weights(make_tiny_model, 0)[0])
+    return module
+
+
+def work(lease: int, index: int, base: Any, due: float = 0.0) -> RoundWork:
+    tasks = tuple(ClientTask(client, 3 * index, 3, 0.05, None, 0) for client in (0, 3, 5))
+    return RoundWork(lease, index, tasks, (10, 20, 30), 2, base, due)
+
+
+def pause_after(events: int) -> Callable[[], bool]:
+    left = iter(range(events))
+    return lambda: next(left, None) is None
+
+
+def expect(kind: type[Exception], said: str, call: Callable[..., Any], *args: Any, **more: Any) -> None:
+    with pytest.raises(kind) as caught:
+        call(*args, **more)
+    assert said in str(caught.value)
+
+
+def listening_addresses() -> set[str]:
+    """Return the addresses that any process of this network listens on, as the kernel writes them."""
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {row[1].split(":")[0] for row in rows if row[3] == LISTENS}
+
+
+def others(namespace: str) -> list[int]:
+    """Return the processes of a network, without this one and the helper that multiprocessing keeps."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.readlink(entry / "ns/net") == namespace:
+                helper = b"resource_tracker" in (entry / "cmdline").read_bytes()
+                found += [] if helper or int(entry.name) == os.getpid() else [int(entry.name)]
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def wait_until_alone() -> None:
+    """Wait for the processes of a Ray that was stopped."""
+    until = time.monotonic() + 20
+    while left := others(os.readlink("/proc/self/ns/net")):
+        assert time.monotonic() < until, f"processes {left} are left"
+        time.sleep(0.05)
+
+
+def main(scenario: str, folder: Path) -> None:
+    assert [name for _, name in socket.if_nameindex()] == ["lo"], "for a network namespace only"
+    (folder / "namespace").write_text(os.readlink("/proc/self/ns/net"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, SET_FLAGS, struct.pack("16sH22x", b"lo", UP))
+    {"same": same, "killed": killed, "dropped": dropped, "comparison": comparison}[scenario](folder)
+    wait_until_alone()
+    print("done")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
