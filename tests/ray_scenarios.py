@@ -124,20 +124,34 @@ def dropped(_: Path) -> None:
     ray = build(config.with_settings({"engine": "ray"}), DATA, make_tiny_model)
     bad = np.full_like(base, np.nan)
     for pool in (local.pool, ray.pool):
-        for lease in range(50):  # the first are cancelled while the workers start
-            pool.begin(work(lease, 0, base))
-            pool.begin(work(lease, 1, None))
-            pool.drop(lease)
-        assert pool.leases() == []
-        assert not pool.begun(3, 0)
-        pool.begin(work(100, 0, base))
-        pool.begin(work(100, 1, None))
+        for _ in range(2):  # while the workers start, and when they run
+            for lease in range(50):
+                pool.begin(work(lease, 0, base))
+                pool.begin(work(lease, 1, None))
+            for lease in range(50):
+                assert pool.begun(lease, 1)
+                pool.drop(lease)
+            assert pool.leases() == []
+            assert not pool.begun(3, 0)
+            pool.begin(work(99, 0, base))
+            assert pool.result(99, 0) is not None
+            pool.drop(99)
+        pool.begin(work(100, 0, base, due=5.0))
+        pool.begin(work(100, 1, None, due=1.0))  # and yet after the round that it builds on
         pool.begin(work(101, 0, bad))
         pool.begin(work(101, 1, None))
         assert pool.result(101, 1) is None
     models = [pool.result(100, 1) for pool in (local.pool, ray.pool)]
     assert models[0] is not None
     np.testing.assert_array_equal(*models)
+    for lease in range(200, 260):  # more than Ray is given at once
+        ray.pool.begin(work(lease, 0, base, due=-lease))
+        ray.pool.begin(work(lease, 1, None, due=-lease))
+    assert len(ray.pool._running) <= 4
+    for lease in range(200, 260):
+        np.testing.assert_array_equal(ray.pool.result(lease, 1), models[0])
+        ray.pool.drop(lease)
+    assert ray.pool._waiting == []
     models[1][0] = 1  # it is the caller's
     assert local.pool.evaluate(base) == ray.pool.evaluate(base)
     big = np.zeros(30_000, np.float32)
@@ -214,9 +228,9 @@ def seeded_module() -> nn.Module:
     return module
 
 
-def work(lease: int, index: int, base: Any) -> RoundWork:
+def work(lease: int, index: int, base: Any, due: float = 0.0) -> RoundWork:
     tasks = tuple(ClientTask(client, 3 * index, 3, 0.05, None, 0) for client in (0, 3, 5))
-    return RoundWork(lease, index, tasks, (10, 20, 30), 2, base, 0.0)
+    return RoundWork(lease, index, tasks, (10, 20, 30), 2, base, due)
 
 
 def pause_after(events: int) -> Callable[[], bool]:

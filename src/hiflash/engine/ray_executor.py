@@ -7,6 +7,7 @@ order of the local workers, so on equal processors a run has the digest of a loc
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from hiflash.messages import ClientTask, Weights
 
 __all__ = ["RayExecutor"]
 
+LEASES_PER_WORKER = 2  # so that none is idle while this process is busy
 INLINE_BYTES = 100_000  # so much Ray takes into the message of a task, 2 ms faster than the object store
 
 
@@ -36,11 +38,12 @@ class _Sent:
 
 @dataclass(slots=True, eq=False)
 class _Round:
-    """A round that Ray has."""
+    """A round, and its result's reference once Ray has it."""
 
-    reference: Any
-    base: _Sent | None
-    done: bool = False
+    work: RoundWork
+    base: _Sent | None = None
+    reference: Any = None
+    dropped: bool = False
 
 
 class RayExecutor:
@@ -68,14 +71,17 @@ class RayExecutor:
         )
         self._sent: WeakValueDictionary[int, _Sent] = WeakValueDictionary()
         self._rounds: dict[int, dict[int, _Round]] = {}
+        self._waiting: list[tuple[float, int, _Round]] = []
+        self._counter = 0
+        self._running: dict[int, Any] = {}  # the last reference of every lease that Ray works at
 
     def begin(self, work: RoundWork) -> None:
-        """Hand a round to Ray, which runs rounds in the order in which they can start."""
-        rounds = self._rounds.setdefault(work.lease_id, {})
-        base = None if work.base is None else self._send(work.base)
-        start = rounds[work.index - 1].reference if base is None else base.argument
-        reference = self._run_round.remote(self._setup, start, replace(work, base=None))
-        rounds[work.index] = _Round(reference, base)
+        """Take on a round: what is due first goes to Ray first."""
+        entry = _Round(work)
+        self._rounds.setdefault(work.lease_id, {})[work.index] = entry
+        self._counter += 1
+        heapq.heappush(self._waiting, (work.due, self._counter, entry))
+        self._hand_over()
 
     def begun(self, lease_id: int, index: int) -> bool:
         """Return whether a round was taken on and not dropped."""
@@ -83,11 +89,11 @@ class RayExecutor:
 
     def result(self, lease_id: int, index: int) -> Weights | None:
         """Wait for a round and return its edge model, None if too few of its clients' are usable."""
-        rounds = self._rounds[lease_id]
-        (model,) = self._get([rounds[index].reference])
-        for before in range(index + 1):
-            if before in rounds:
-                rounds[before].done = True
+        entry = self._rounds[lease_id][index]
+        while self._waiting and (entry.reference is None or lease_id in self._running):
+            self._settle(wait=True)
+            self._hand_over()
+        (model,) = self._get([entry.reference])
         # A copy, because the object store keeps what somebody looks at.
         return None if model is None else np.array(model)
 
@@ -96,10 +102,12 @@ class RayExecutor:
         return list(self._rounds)
 
     def drop(self, lease_id: int) -> None:
-        """Forget the rounds of a lease; what has not begun to run will not."""
+        """Forget the rounds of a lease; what Ray does not have yet will not run.
+
+        What it has is not cancelled: Ray 2.60 ends this process if a task is done at that moment.
+        """
         for entry in self._rounds.pop(lease_id, {}).values():
-            if not entry.done:
-                self._ray.cancel(entry.reference, recursive=False)
+            entry.dropped = True
 
     def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
         """Return the results in the order of the tasks."""
@@ -127,10 +135,50 @@ class RayExecutor:
 
     def close(self) -> None:
         """Forget everything and leave Ray."""
-        for lease_id in self.leases():
-            self.drop(lease_id)
-        self._setup = []
+        self._rounds, self._waiting, self._running, self._setup = {}, [], {}, []
         self._connection.close()
+
+    def _hand_over(self) -> None:
+        """Give Ray rounds of a few more leases than it has workers; the others can still be dropped."""
+        while self._waiting:
+            entry = self._waiting[0][2]
+            lease_id = entry.work.lease_id
+            wanted = not entry.dropped and entry.reference is None
+            if wanted and lease_id not in self._running and self._busy():
+                return
+            heapq.heappop(self._waiting)
+            if wanted:
+                self._running[lease_id] = self._submit(entry)
+
+    def _busy(self) -> bool:
+        """Return whether Ray has enough to do."""
+        enough = LEASES_PER_WORKER * self._connection.cpus
+        if len(self._running) >= enough:
+            self._settle(wait=False)
+        return len(self._running) >= enough
+
+    def _settle(self, wait: bool) -> None:
+        """Take note of what Ray has done; `wait` until there is something."""
+        references = list(self._running.values())
+        done, _ = self._ray.wait(
+            references,
+            num_returns=1 if wait else len(references),
+            timeout=None if wait else 0,
+            fetch_local=False,
+        )
+        self._running = {lease: last for lease, last in self._running.items() if last not in done}
+
+    def _submit(self, entry: _Round) -> Any:
+        """Give Ray a round, after the one it builds on, and return the reference of its result."""
+        work = entry.work
+        if work.base is None:
+            before = self._rounds[work.lease_id][work.index - 1]
+            start = before.reference if before.reference is not None else self._submit(before)
+        else:
+            entry.base = self._send(work.base)
+            start = entry.base.argument
+        entry.reference = self._run_round.remote(self._setup, start, replace(work, base=None))
+        return entry.reference
 
     def _send(self, weights: Weights) -> _Sent:
         """Return a model for a task: one object in the store for all who start from the same array."""

@@ -6,7 +6,6 @@ and again elsewhere when a worker dies. Only the trainer of a setup is kept, to 
 
 from __future__ import annotations
 
-import signal
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -89,9 +88,6 @@ def _trainer(setup: Sequence[Any]) -> WorkerTrainer:
     if key not in _trainers:
         import ray
 
-        # Ray cancels a running task by an interrupt. In the middle of an import it would leave a process
-        # that cannot be used; and a round takes milliseconds.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         while len(_trainers) >= KEPT:
             del _trainers[next(iter(_trainers))]
         _trainers[key] = ray.get(reference).make_trainer()
