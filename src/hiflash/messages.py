@@ -23,6 +23,8 @@ __all__ = [
     "EdgeCosts",
     "Expired",
     "Grant",
+    "Measure",
+    "Measured",
     "Model",
     "Proceed",
     "Progress",
@@ -170,6 +172,22 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """The cloud wants to know how good this version of the model is before it goes on."""
+
+    version: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The answer: the share of each class's test samples that are right, None if nobody can tell."""
+
+    recall: tuple[float, ...] | None
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """The cloud ended a lease that nobody used in time."""
 
@@ -181,7 +199,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class RoundApplied:
-    """A synchronous round closed: these leases make up the new version, or were in vain below the quorum."""
+    """A round or buffer closed: these leases make up the new version, or were in vain below the quorum."""
 
     version: int
     leases: tuple[int, ...]

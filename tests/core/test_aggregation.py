@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hiflash.core.aggregation import Delta, Interpolate, average_clients
+from hiflash.core.weighting import Exponential
 from hiflash.messages import ClientUpdate
 from hiflash.weights import weighted_mean
 
@@ -57,12 +58,12 @@ def test_the_mean_of_huge_models_stays_finite():
 
 def test_interpolation_moves_the_share_alpha_times_penalty_to_the_staleness():
     # staleness 1: a = 0.5 * 0.5 = 0.25; 0.75 * [8, 0] + 0.25 * [0, 8] = [6, 2]
-    rule = Interpolate(alpha=0.5, penalty=0.5)
+    rule = Interpolate(0.5, Exponential(0.5))
     assert rule.mix(f32(8, 0), f32(0, 8), f32(99, 99), 0, 1).tolist() == [6.0, 2.0]
 
 
 def test_interpolation_by_hand_over_three_updates():
-    rule = Interpolate(alpha=0.5, penalty=0.5)
+    rule = Interpolate(0.5, Exponential(0.5))
     w = f32(0, 16)
     w = rule.mix(w, f32(16, 0), w, 0, 0)  # a = 1/2: [8, 8]
     assert w.tolist() == [8.0, 8.0]
@@ -74,7 +75,7 @@ def test_interpolation_by_hand_over_three_updates():
 
 def test_interpolation_with_the_papers_constants():
     # a = 0.7 * 0.99^2 = 0.68607: 0.31393 * 1 + 0.68607 * 2 = 1.68607
-    rule = Interpolate(alpha=0.7, penalty=0.99)
+    rule = Interpolate(0.7, Exponential(0.99))
     assert rule.mix(f32(1), f32(2), f32(0), 0, 2)[0] == pytest.approx(1.68607, abs=1e-6)
 
 
@@ -82,19 +83,19 @@ def test_interpolation_with_alpha_one_is_the_edge_model_bit_for_bit():
     stream = np.random.default_rng(3)
     model = stream.normal(size=1000).astype(np.float32) * np.float32(1e-3)
     current = stream.normal(size=1000).astype(np.float32)
-    mixed = Interpolate(alpha=1.0, penalty=0.5).mix(current, model, current, 0, 0)
+    mixed = Interpolate(1.0, Exponential(0.5)).mix(current, model, current, 0, 0)
     assert mixed.tobytes() == model.tobytes()
     assert mixed.dtype == np.float32
 
 
 def test_interpolation_with_alpha_one_keeps_the_sign_of_zero():
     model, current = f32(-0.0, 0.0, -0.0, 0.0), f32(1, 1, -1, -1)
-    mixed = Interpolate(alpha=1.0, penalty=1.0).mix(current, model, current, 0, 0)
+    mixed = Interpolate(1.0, Exponential(1.0)).mix(current, model, current, 0, 0)
     assert mixed.tobytes() == model.tobytes()
 
 
 def test_interpolation_changes_neither_of_its_inputs_and_keeps_no_state():
-    rule = Interpolate(alpha=0.5, penalty=1.0)
+    rule = Interpolate(0.5, Exponential(1.0))
     w, u = f32(1, 2), f32(3, 4)
     rule.mix(w, u, w, 0, 0)
     assert (w.tolist(), u.tolist(), rule.snapshot()) == ([1.0, 2.0], [3.0, 4.0], {})
@@ -103,12 +104,12 @@ def test_interpolation_changes_neither_of_its_inputs_and_keeps_no_state():
 
 def test_delta_adds_what_the_edge_changed_to_the_current_model():
     # The base is [0, 0], the current model [10, 10]; the edge went to [2, -4]: 10 + 2 / 2, 10 - 4 / 2
-    rule = Delta(alpha=0.5, penalty=1.0)
+    rule = Delta(0.5, Exponential(1.0))
     assert rule.mix(f32(10, 10), f32(2, -4), f32(0, 0), 0, 3).tolist() == [11.0, 8.0]
 
 
 def test_delta_without_momentum_by_hand_over_three_updates():
-    rule = Delta(alpha=1.0, penalty=0.5)
+    rule = Delta(1.0, Exponential(0.5))
     w = f32(0)
     w = rule.mix(w, f32(8), f32(0), 0, 0)  # a = 1: 0 + 8
     assert w.tolist() == [8.0]
@@ -120,7 +121,7 @@ def test_delta_without_momentum_by_hand_over_three_updates():
 
 
 def test_delta_with_momentum_by_hand_over_three_updates():
-    rule = Delta(alpha=1.0, penalty=0.5, momentum=0.5)
+    rule = Delta(1.0, Exponential(0.5), momentum=0.5)
     w = f32(0)
     w = rule.mix(w, f32(8), f32(0), 0, 0)  # u = 0 + 8 = 8; w = 0 + 1 * 8 = 8
     assert w.tolist() == [8.0]
@@ -132,17 +133,17 @@ def test_delta_with_momentum_by_hand_over_three_updates():
 
 
 def test_delta_goes_on_from_a_snapshot():
-    rule = Delta(1.0, 1.0, momentum=0.5)
+    rule = Delta(1.0, Exponential(1.0), momentum=0.5)
     w = rule.mix(f32(0), f32(8), f32(0), 0, 0)
-    fresh = Delta(1.0, 1.0, momentum=0.5)
+    fresh = Delta(1.0, Exponential(1.0), momentum=0.5)
     fresh.restore(rule.snapshot())
     assert fresh.mix(w, f32(1), f32(0), 0, 0).tolist() == rule.mix(w, f32(1), f32(0), 0, 0).tolist() == [13.0]
-    fresh.restore(Delta(1.0, 1.0, momentum=0.5).snapshot())
+    fresh.restore(Delta(1.0, Exponential(1.0), momentum=0.5).snapshot())
     assert fresh.mix(w, f32(1), f32(0), 0, 0).tolist() == [9.0]  # back at u = 0: 8 + 1
 
 
 def test_a_delta_that_overflows_leaves_no_trace_in_the_momentum():
-    rule = Delta(1.0, 1.0, momentum=0.5)
+    rule = Delta(1.0, Exponential(1.0), momentum=0.5)
     rule.mix(f32(0), f32(8), f32(0), 0, 0)
     with np.errstate(over="ignore", invalid="ignore"):
         assert not np.isfinite(rule.mix(f32(8), f32(3e38), f32(-3e38), 0, 0)).all()
@@ -150,7 +151,7 @@ def test_a_delta_that_overflows_leaves_no_trace_in_the_momentum():
 
 
 def test_delta_changes_none_of_its_inputs():
-    rule = Delta(1.0, 1.0, momentum=0.5)
+    rule = Delta(1.0, Exponential(1.0), momentum=0.5)
     w, u, base = f32(1), f32(2), f32(3)
     for _ in range(3):
         rule.mix(w, u, base, 0, 0)
@@ -159,7 +160,7 @@ def test_delta_changes_none_of_its_inputs():
 
 def test_delta_with_alpha_one_and_a_fresh_base_is_the_edge_model():
     w = f32(1.5, -2.25)
-    assert Delta(1.0, 1.0).mix(w, f32(4.0, 8.5), w, 0, 0).tolist() == [4.0, 8.5]
+    assert Delta(1.0, Exponential(1.0)).mix(w, f32(4.0, 8.5), w, 0, 0).tolist() == [4.0, 8.5]
 
 
 def test_one_edge_with_alpha_one_gives_what_fedavg_gives():
@@ -170,4 +171,4 @@ def test_one_edge_with_alpha_one_gives_what_fedavg_gives():
     fedavg = weighted_mean(models, counts)
     edge = average_clients([update(k, m, n) for k, (m, n) in enumerate(zip(models, counts, strict=True))], 4)
     w = np.zeros(20, dtype=np.float32)
-    assert Interpolate(1.0, 0.99).mix(w, edge, w, 0, 0).tolist() == fedavg.tolist()
+    assert Interpolate(1.0, Exponential(0.99)).mix(w, edge, w, 0, 0).tolist() == fedavg.tolist()

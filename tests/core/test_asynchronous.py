@@ -10,6 +10,7 @@ import pytest
 from hiflash.core.aggregation import Delta, Interpolate
 from hiflash.core.asynchronous import ENFORCEMENTS, AsyncCloud
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
+from hiflash.core.weighting import Exponential
 from hiflash.messages import Cancel, CheckIn, EdgeCosts, Grant, Proceed, Progress, Refuse, Slot, Upload
 
 
@@ -27,7 +28,7 @@ def make(
     return AsyncCloud(
         f32(0),
         dict.fromkeys(range(edges), 10),
-        mixing=mixing or Interpolate(alpha=0.5, penalty=0.5),
+        mixing=mixing or Interpolate(0.5, Exponential(0.5)),
         policy=policy or FixedThreshold(threshold),
         seed=3,
         slot_s=slot_s or 0.05,
@@ -62,7 +63,7 @@ def test_uploads_are_mixed_at_once_with_their_staleness_penalty():
 
 
 def test_delta_mixing_uses_the_base_of_the_lease():
-    cloud = make(enforce="discard", mixing=Delta(1.0, 0.5))
+    cloud = make(enforce="discard", mixing=Delta(1.0, Exponential(0.5)))
     (a,), (b,) = ask(cloud, 0), ask(cloud, 1)
     deliver(cloud, a, 8.0)  # 0 + 1 * (8 - 0)
     deliver(cloud, b, 4.0)  # staleness 1, base 0: 8 + 1/2 * (4 - 0) = 10
@@ -310,7 +311,7 @@ def test_a_view_shows_leases_costs_and_version():
 
 def test_a_restored_cloud_goes_on_alike():
     def fresh():
-        return make(policy=RandomThreshold(4, 1), mixing=Delta(0.5, 0.5, 0.5), slot_s=0.05, enforce="discard")
+        return make(policy=RandomThreshold(4, 1), mixing=Delta(0.5, Exponential(0.5), 0.5), slot_s=0.05, enforce="discard")
 
     cloud = fresh()
     for edge in range(4):

@@ -11,6 +11,7 @@ from hiflash.core.aggregation import Delta, Interpolate
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.staleness import FixedThreshold
 from hiflash.core.synchronous import SyncCloud
+from hiflash.core.weighting import Exponential
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -40,7 +41,7 @@ def make(threshold: float = math.inf, mixing=None, **options) -> AsyncCloud:
     return AsyncCloud(
         f32(0, 0),
         EXAMPLES,
-        mixing=mixing or Interpolate(alpha=1.0, penalty=1.0),
+        mixing=mixing or Interpolate(1.0, Exponential(1.0)),
         policy=FixedThreshold(threshold),
         seed=0,
         **options,
@@ -408,7 +409,7 @@ def test_a_difference_that_overflows_is_beyond_any_norm_bound():
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_an_overflow_in_mixing_is_refused(momentum):
-    cloud = make(mixing=Delta(1.0, 1.0, momentum))
+    cloud = make(mixing=Delta(1.0, Exponential(1.0), momentum))
     given = grant(cloud)
     assert cloud.handle(upload(0, given.lease_id, f32(-3e38, 0)))[0].status == "applied"
     first, second = grant(cloud, 0, 2), grant(cloud, 1)
@@ -422,7 +423,7 @@ def test_an_overflow_in_mixing_is_refused(momentum):
 
 
 def test_an_overflow_of_the_sum_with_the_current_model_is_refused():
-    cloud = make(mixing=Delta(1.0, 1.0))
+    cloud = make(mixing=Delta(1.0, Exponential(1.0)))
     first, second = grant(cloud, 0), grant(cloud, 1)
     assert cloud.handle(upload(0, first.lease_id, f32(3e38, 0)))[0].status == "applied"
     # The difference from the base is 3e38 again: 3e38 + 3e38 overflows.

@@ -21,6 +21,7 @@ from hiflash.core.cost import WanLink
 from hiflash.core.edge import ClientPlan, Edge
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
 from hiflash.core.synchronous import SyncCloud
+from hiflash.core.weighting import Exponential
 from hiflash.engine.executor import LazyExecutor, TaskResult, promise
 from hiflash.engine.ledger import Ledger
 from hiflash.engine.simulator import Simulator
@@ -106,7 +107,7 @@ def cloud_of(edges: list[Edge], options: dict) -> AsyncCloud | SyncCloud:
     return AsyncCloud(
         initial,
         examples,
-        mixing=options.get("mixing", lambda: Interpolate(0.5, 0.5))(),
+        mixing=options.get("mixing", lambda: Interpolate(0.5, Exponential(0.5)))(),
         policy=RandomThreshold(4, SEED) if threshold == "random" else FixedThreshold(threshold),
         seed=SEED,
         enforce=options["enforce"],
@@ -161,7 +162,7 @@ SETUPS = {
     "admit": HIFL | {"enforce": "admit"},
     "discard": HIFL | {"enforce": "discard"},
     "cancel": HIFL | {"enforce": "cancel", "redraw": "grant"},
-    "delta": HIFL | {"enforce": "discard", "mixing": lambda: Delta(1.0, 0.5, 0.5)},
+    "delta": HIFL | {"enforce": "discard", "mixing": lambda: Delta(1.0, Exponential(0.5), 0.5)},
     "fixed": HIFL | {"enforce": "admit", "threshold": 1, "redraw": "grant", "per_round": 2},
     "lossy": HIFL
     | {"enforce": "cancel", "threshold": 2, "edge_deadline_s": 0.34375, "edge_quorum": 1.0, "poisoned": 3},

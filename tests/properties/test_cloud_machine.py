@@ -14,6 +14,7 @@ from hiflash.core.aggregation import Delta, Interpolate
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
 from hiflash.core.synchronous import SyncCloud
+from hiflash.core.weighting import Exponential
 from hiflash.messages import (
     Abandon,
     Cancel,
@@ -285,7 +286,7 @@ class AsyncMachine(CloudMachine):
             return AsyncCloud(
                 np.zeros(2, dtype=np.float32),
                 dict.fromkeys(range(EDGES), DECLARED),
-                mixing=Interpolate(0.5, 0.5) if momentum is None else Delta(1.0, 0.5, momentum),
+                mixing=Interpolate(0.5, Exponential(0.5)) if momentum is None else Delta(1.0, Exponential(0.5), momentum),
                 policy=RandomThreshold(3, seed=1) if random else FixedThreshold(threshold),
                 seed=1,
                 enforce=enforce,
@@ -352,7 +353,7 @@ def test_admission_lets_nothing_become_stale_when_arrivals_are_as_expected(seed,
     cloud = AsyncCloud(
         np.zeros(1, dtype=np.float32),
         dict.fromkeys(range(count), 5),
-        mixing=Interpolate(0.5, 0.5),
+        mixing=Interpolate(0.5, Exponential(0.5)),
         policy=RandomThreshold(4, seed) if threshold == "random" else FixedThreshold(threshold),
         seed=seed,
         enforce="admit",

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hiflash.core.staleness import mixing_weight
+from hiflash.core.weighting import Weighting
 from hiflash.core.state import Stateful
 from hiflash.messages import ClientUpdate, Weights
 from hiflash.weights import finite, weighted_mean
 
-__all__ = ["Delta", "Interpolate", "Mixing", "average_clients"]
+__all__ = ["Buffer", "Delta", "Interpolate", "Mixing", "TierWeighting", "average_clients"]
 
 
 def average_clients(updates: Sequence[ClientUpdate], quorum: int) -> Weights | None:
@@ -46,17 +46,17 @@ class Mixing(Protocol):
 
 
 class Interpolate(Stateful):
-    """The paper's rule: `w <- (1 - a) w + a w_edge` with `a = alpha * penalty ** staleness`."""
+    """The paper's and FedAsync's rule: `w <- (1 - a) w + a w_edge` with `a = alpha * weighting(staleness)`."""
 
-    def __init__(self, alpha: float, penalty: float) -> None:
+    def __init__(self, alpha: float, weighting: Weighting) -> None:
         self.alpha = alpha
-        self.penalty = penalty
+        self.weighting = weighting
 
     def mix(
         self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
     ) -> Weights | None:
         """Return the interpolation of the global and the edge model."""
-        a = mixing_weight(staleness, alpha=self.alpha, penalty=self.penalty)
+        a = self.alpha * self.weighting(staleness)  # Eq. 9
         if a == 1:  # exactly the edge model, down to the sign of its zeros
             return update.astype(np.float32)
         return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32)  # Eq. 8
@@ -70,9 +70,9 @@ class Delta(Stateful):
 
     STATE = ("direction",)
 
-    def __init__(self, alpha: float, penalty: float, momentum: float = 0.0) -> None:
+    def __init__(self, alpha: float, weighting: Weighting, momentum: float = 0.0) -> None:
         self.alpha = alpha
-        self.penalty = penalty
+        self.weighting = weighting
         self.momentum = momentum
         self.direction: Weights | None = None
 
@@ -80,11 +80,73 @@ class Delta(Stateful):
         self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
     ) -> Weights | None:
         """Return the global model moved by the edge's difference."""
-        a = mixing_weight(staleness, alpha=self.alpha, penalty=self.penalty)
+        a = self.alpha * self.weighting(staleness)  # Eq. 9
         direction = update - base
         if self.momentum and self.direction is not None:
             direction += np.float32(self.momentum) * self.direction
         mixed = weights + np.float32(a) * direction
         if finite(mixed):  # a refused update must leave no trace in the momentum either
             self.direction = direction if self.momentum else None
+        return mixed
+
+
+class Buffer(Stateful):
+    """FedBuff (Nguyen et al. 2022): `w <- w + alpha / K * sum of weighting(staleness) * (w_edge - w_base)`.
+
+    The model moves when the K-th update is in; before that an update is only added to the buffer. The
+    difference is against the version that was downloaded, however old it is by then.
+    """
+
+    STATE = ("total", "count")
+
+    def __init__(self, alpha: float, weighting: Weighting, size: int) -> None:
+        self.alpha = alpha
+        self.weighting = weighting
+        self.size = size
+        self.total: Weights | None = None
+        self.count = 0
+
+    def mix(
+        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
+    ) -> Weights | None:
+        """Return the global model moved by the buffer's mean once it is full, None before."""
+        total = np.float32(self.weighting(staleness)) * (update - base)
+        if self.total is not None:
+            total += self.total
+        if self.count + 1 < self.size and finite(total):
+            self.total, self.count = total, self.count + 1
+            return None
+        mixed = weights + np.float32(self.alpha / self.size) * total
+        if finite(mixed):  # else it is refused, and the buffer is as if it had never come
+            self.total, self.count = None, 0
+        return mixed
+
+
+class TierWeighting(Stateful):
+    """FedAT (Chai et al. 2021): `w = sum_i T_{M+1-i} / T * w_i`, tier 1 being the fastest.
+
+    Every tier's last model counts as often as the tier opposite in speed has reported, so slow tiers are
+    not drowned out. A tier that never reported holds the initial model.
+    """
+
+    STATE = ("initial", "models", "counts")
+
+    def __init__(self, tiers: int) -> None:
+        self.initial: Weights | None = None
+        self.models: dict[int, Weights] = {}
+        self.counts = [0] * tiers
+
+    def mix(
+        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
+    ) -> Weights | None:
+        """Return the tiers' last models, weighted by the counts in reverse."""
+        initial = weights if self.initial is None else self.initial
+        models, counts = {**self.models, edge: update}, list(self.counts)
+        counts[edge] += 1
+        mixed = np.zeros_like(weights)
+        for tier, count in enumerate(reversed(counts)):
+            if count:
+                mixed += np.float32(count / sum(counts)) * models.get(tier, initial)
+        if finite(mixed):
+            self.initial, self.models, self.counts = initial, models, counts
         return mixed

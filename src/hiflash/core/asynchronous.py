@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,18 @@ import numpy as np
 from hiflash.core.aggregation import Mixing
 from hiflash.core.cloud import Cloud, Lease
 from hiflash.core.staleness import CloudView, LeaseView, ThresholdPolicy, admits
-from hiflash.messages import Cancel, CheckIn, Proceed, Progress, Refuse, Slot, Upload, Verdict, Weights
+from hiflash.messages import (
+    Cancel,
+    CheckIn,
+    Proceed,
+    Progress,
+    Refuse,
+    RoundApplied,
+    Slot,
+    Upload,
+    Verdict,
+    Weights,
+)
 from hiflash.seeding import rng
 from hiflash.weights import finite
 
@@ -23,12 +35,15 @@ class AsyncCloud(Cloud):
     """Scheduler and updater of the paper in one strictly sequential state machine.
 
     If `slotted`, one waiting edge drawn uniformly is answered at each `Slot`; else every check-in is
-    answered at once. Whoever is turned away may ask again after `slot_s`.
+    answered at once. At most `concurrency` leases are out: when one comes back, edges that wait are drawn
+    uniformly and answered until the place is taken. Whoever is turned away may ask again after `slot_s`.
 
     `enforce` says what a threshold does: `admit` starts an edge only if every lease is expected to stay
     fresh enough, `discard` starts any and refuses late uploads, `cancel` is `discard` that also tells an
     edge between its rounds when going on is useless.
     """
+
+    STATE = (*Cloud.STATE, "buffered")
 
     def __init__(
         self,
@@ -41,6 +56,7 @@ class AsyncCloud(Cloud):
         enforce: str = "admit",
         slot_s: float,
         slotted: bool = True,
+        concurrency: float = math.inf,
         **limits: float,
     ) -> None:
         super().__init__(weights, examples, **limits)
@@ -50,6 +66,8 @@ class AsyncCloud(Cloud):
         self.enforce = enforce
         self.slot_s = slot_s
         self.slotted = slotted
+        self.concurrency = concurrency
+        self.buffered: tuple[int, ...] = ()  # leases whose updates wait in the mixing rule's buffer
 
     def view(self, now: float) -> CloudView:
         """Return what a policy may look at."""
@@ -69,14 +87,24 @@ class AsyncCloud(Cloud):
         self.policy.restore(state["policy"])
         self.mixing.restore(state["mixing"])
 
+    @property
+    def answerable(self) -> bool:
+        """Return whether somebody waits for whom there may be a place."""
+        return bool(self.waiting) and len(self.leases) < self.concurrency
+
     def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
-        return [] if self.slotted else self._answer(check_in.edge, check_in.now)
+        at_once = not self.slotted and self.concurrency == math.inf
+        return self._answer(check_in.edge, check_in.now) if at_once else []
 
     def _slot(self, slot: Slot) -> list[Any]:
-        if not self.waiting:
-            return []
-        idle = sorted(self.waiting)
-        return self._answer(idle[rng(self.seed, "slot", slot.index).integers(len(idle))], slot.now)
+        effects: list[Any] = []
+        stream = rng(self.seed, "slot", slot.index)
+        while self.answerable:
+            idle = sorted(self.waiting)
+            effects += self._answer(idle[stream.integers(len(idle))], slot.now)
+            if self.slotted:
+                break
+        return effects
 
     def _answer(self, edge: int, now: float) -> list[Any]:
         check_in = self.waiting[edge]
@@ -108,12 +136,18 @@ class AsyncCloud(Cloud):
         staleness = self.version - lease.base_version
         with np.errstate(over="ignore", invalid="ignore"):
             mixed = self.mixing.mix(self.weights, upload.weights, lease.base, lease.edge, staleness)
-        status = "buffered"
-        if mixed is not None:
-            if not finite(mixed):
-                return self._rejection(upload, staleness, "not finite"), []
-            self.weights = mixed
-            self.version += 1
-            status = "applied"
-        verdict = Verdict(lease.edge, lease.lease_id, status, staleness, self.version, "", upload.now)
-        return verdict, []
+        if mixed is None:
+            self.buffered = (*self.buffered, lease.lease_id)
+            return self._verdict(lease, "buffered", staleness, upload.now), []
+        if not finite(mixed):
+            return self._rejection(upload, staleness, "not finite"), []
+        self.weights = mixed
+        self.version += 1
+        follow: list[Any] = []
+        if self.buffered:
+            follow = [RoundApplied(self.version, self.buffered, (), upload.now)]
+            self.buffered = ()
+        return self._verdict(lease, "applied", staleness, upload.now), follow
+
+    def _verdict(self, lease: Lease, status: str, staleness: int, now: float) -> Verdict:
+        return Verdict(lease.edge, lease.lease_id, status, staleness, self.version, "", now)

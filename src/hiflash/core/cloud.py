@@ -22,6 +22,7 @@ from hiflash.messages import (
     EdgeCosts,
     Expired,
     Grant,
+    Measured,
     Progress,
     Refuse,
     Slot,
@@ -33,7 +34,7 @@ from hiflash.weights import finite, norm
 
 __all__ = ["Cloud", "Event", "Lease"]
 
-Event = CheckIn | Upload | Progress | Abandon | Slot
+Event = CheckIn | Upload | Progress | Abandon | Slot | Measured
 
 VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thousand leases ago
 
@@ -101,6 +102,8 @@ class Cloud(Stateful):
                 effects += self._progress(event)
             case Slot():
                 effects += self._slot(event)
+            case Measured():
+                effects += self._measured(event)
             case _:
                 raise ProtocolError(f"the cloud does not handle {type(event).__name__}")
         return effects
@@ -133,6 +136,10 @@ class Cloud(Stateful):
 
     def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
         raise NotImplementedError
+
+    def _measured(self, event: Measured) -> list[Any]:
+        """Return what follows from a measurement; nothing where nobody asked for one."""
+        return []
 
     def _dropped(self, lease: Lease, now: float) -> list[Any]:
         """Return what follows when a lease ends without an upload."""

@@ -18,7 +18,6 @@ __all__ = [
     "RandomThreshold",
     "ThresholdPolicy",
     "admits",
-    "mixing_weight",
 ]
 
 REFUSE = -1
@@ -86,15 +85,6 @@ class RandomThreshold(Stateful):
         """Return the next draw."""
         self.asked += 1
         return int(rng(self.seed, "threshold", self.asked).integers(self.maximum + 1))
-
-
-def mixing_weight(staleness: int, *, alpha: float, penalty: float) -> float:
-    """Return the weight of an edge model of this staleness.
-
-    >>> mixing_weight(2, alpha=0.8, penalty=0.5)
-    0.2
-    """
-    return float(alpha * penalty**staleness)  # Eq. 9
 
 
 def admits(view: CloudView, candidate: LeaseView) -> bool:

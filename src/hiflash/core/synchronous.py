@@ -8,8 +8,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hiflash.core.cloud import Cloud, Lease
-from hiflash.messages import CheckIn, Proceed, Progress, RoundApplied, Slot, Upload, Verdict, Weights
-from hiflash.seeding import rng
+from hiflash.core.selection import Selection
+from hiflash.messages import (
+    CheckIn,
+    Measure,
+    Measured,
+    Proceed,
+    Progress,
+    RoundApplied,
+    Slot,
+    Upload,
+    Verdict,
+    Weights,
+)
 from hiflash.weights import weighted_mean
 
 __all__ = ["OpenRound", "SyncCloud"]
@@ -30,42 +41,50 @@ class OpenRound:
 
 
 class SyncCloud(Cloud):
-    """Grants `participants` drawn edges at once and averages them, weighted by samples, when all are in.
+    """Grants the edges that `selection` chooses at once and averages them, by samples, when all are in.
 
     With a deadline a round closes with whoever is in by then if that is at least `quorum` of it, and
     leaves the model unchanged otherwise.
     """
 
-    STATE = (*Cloud.STATE, "rounds", "round")
+    STATE = (*Cloud.STATE, "rounds", "round", "measuring")
 
     def __init__(
         self,
         weights: Weights,
         examples: Mapping[int, int],
         *,
-        participants: int,
-        seed: int,
+        selection: Selection,
         deadline_s: float = math.inf,
         quorum: float = 1.0,
         **limits: float,
     ) -> None:
         super().__init__(weights, examples, **limits)
-        self.participants = participants
-        self.seed = seed
+        self.selection = selection
         self.deadline_s = deadline_s
         self.quorum = quorum
         self.rounds = 0
         self.round: OpenRound | None = None
+        self.measuring = False
 
     @property
     def answerable(self) -> bool:
         """Return whether a round can start."""
-        return bool(self.waiting) and self.round is None
+        return bool(self.waiting) and self.round is None and not self.measuring
 
     @property
     def deadline(self) -> float:
         """Return when the open round closes whoever is missing."""
         return math.inf if self.round is None else self.round.deadline
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state, the selection's included."""
+        return super().snapshot() | {"selection": self.selection.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        super().restore(state)
+        self.selection.restore(state["selection"])
 
     def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
         return []  # answered when the next round starts
@@ -74,15 +93,27 @@ class SyncCloud(Cloud):
         effects: list[Any] = []
         if self.round is not None and slot.now >= self.round.deadline:
             effects += self._close_round(slot.now)
-        if self.round is None and self.waiting:
-            effects += self._open_round(slot.now)
+        if self.answerable:
+            effects += self._next_round(slot.now)
         return effects
 
+    def _next_round(self, now: float) -> list[Any]:
+        """Open a round, or ask for the measurement that its selection depends on."""
+        if self.selection.wants_recall(self.rounds + 1):
+            self.measuring = True
+            return [Measure(self.version, now)]
+        return self._open_round(now)
+
+    def _measured(self, event: Measured) -> list[Any]:
+        if not self.measuring:
+            return []  # nobody asked, or somebody answered before
+        self.measuring = False
+        self.selection.observe(event.recall)
+        return self._open_round(event.now) if self.answerable else []
+
     def _open_round(self, now: float) -> list[Any]:
-        idle = sorted(self.waiting)
         self.rounds += 1
-        stream = rng(self.seed, "participants", self.rounds)
-        chosen = sorted(stream.choice(idle, size=min(self.participants, len(idle)), replace=False).tolist())
+        chosen = self.selection.choose(sorted(self.waiting), self.rounds)
         grants = [self._grant(edge, math.inf, now) for edge in chosen]
         self.round = OpenRound(
             size=len(grants),

@@ -24,6 +24,7 @@ class OpenLease:
     rounds_done: int = 0
     steps_done: int = 0
     in_flight: bool = True
+    staleness: int = 0
 
 
 class Ledger(Stateful):
@@ -136,8 +137,11 @@ class Ledger(Stateful):
             else:
                 self.rejected += 1
             self.settle(verdict.lease_id, applied=False)
-        elif verdict.status == "applied":
-            self.settle(verdict.lease_id, applied=True, staleness=verdict.staleness)
+        else:
+            lease = self.open[verdict.lease_id]
+            self.open[verdict.lease_id] = replace(lease, staleness=verdict.staleness)
+            if verdict.status == "applied":  # else it is buffered, and settled with the others
+                self.settle(verdict.lease_id, applied=True)
 
     def left(self, lease_id: int) -> None:
         """Charge a lease that stopped running for the rounds that were done under it."""
@@ -147,13 +151,13 @@ class Ledger(Stateful):
             self.compute_cost += lease.timeline.compute_s(lease.rounds_done) / self.compute_unit_s
             self.send_cost += lease.timeline.send_s(lease.rounds_done) / self.send_unit_s
 
-    def settle(self, lease_id: int, *, applied: bool, staleness: int = 0) -> None:
+    def settle(self, lease_id: int, *, applied: bool) -> None:
         """Close the books of a lease."""
         self.left(lease_id)
         lease = self.open.pop(lease_id)
         if applied:
             self.applied[lease.edge] += 1
-            self.staleness[staleness] += 1
+            self.staleness[lease.staleness] += 1
         else:
             self.wasted_client_steps += lease.steps_done
 
@@ -184,6 +188,7 @@ class Ledger(Stateful):
         counts = [n for n in self.COUNTS if n not in ("communications", "client_steps")]
         return {
             **{name: getattr(self, name) for name in counts},
+            "wasted_client_steps": self.wasted_client_steps + self._left_over(),
             "staleness": {
                 "mean": self.mean_staleness(),
                 "max": max(self.staleness, default=0),
@@ -203,6 +208,12 @@ class Ledger(Stateful):
         """Take the books back."""
         super().restore(state)
         self.staleness, self.thresholds = Counter(self.staleness), Counter(self.thresholds)
+
+    def _left_over(self) -> int:
+        """Return the steps behind updates that wait in an asynchronous cloud's buffer: in vain by now."""
+        if self.synchronous:
+            return 0
+        return sum(lease.steps_done for lease in self.open.values() if not lease.in_flight)
 
     def _share(self, timeline: Timeline, now: float) -> float:
         """Return the part of a running lease's computing that is charged: even over the slots it runs."""

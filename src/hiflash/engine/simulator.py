@@ -29,6 +29,8 @@ from hiflash.messages import (
     Deadline,
     Expired,
     Grant,
+    Measure,
+    Measured,
     Proceed,
     Progress,
     Refuse,
@@ -68,6 +70,7 @@ class Simulator(Stateful):
         *,
         slot_s: float | None,
         limits: Mapping[str, float | None],
+        recall: Callable[[Weights], tuple[float, ...]] | None = None,
         log: Callable[[float, str, Mapping[str, Any]], None],
     ) -> None:
         self.cloud = cloud
@@ -77,6 +80,7 @@ class Simulator(Stateful):
         self.executor = executor
         self.slot_s = slot_s
         self.limits = limits
+        self.recall = recall
         self.log = log
         self.now = 0.0
         self.heap: list[tuple[float, int, Any]] = []
@@ -217,6 +221,10 @@ class Simulator(Stateful):
                     if effect.reason == "abandoned":
                         self.ledger.settle(effect.lease_id, applied=False)
                     self._log("expire", edge=effect.edge, lease=effect.lease_id, reason=effect.reason)
+                case Measure():
+                    recall = None if self.recall is None else self.recall(self.cloud.weights)
+                    self._log("measure", version=effect.version, recall=recall and list(recall))
+                    self._from_cloud(self.cloud.handle(Measured(recall, self.now)))
                 case Proceed():
                     self._from_edge(self.edges[effect.edge].handle(effect))
                 case Cancel():

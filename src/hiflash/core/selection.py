@@ -1,0 +1,138 @@
+"""Who takes part in a synchronous round: anyone alike, or one latency tier at a time (TiFL)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.core.state import Stateful
+from hiflash.seeding import rng
+
+__all__ = ["Selection", "TierSelection", "UniformSelection", "tier_probabilities"]
+
+
+class Selection(Protocol):
+    """Chooses the participants of synchronous rounds."""
+
+    def wants_recall(self, index: int) -> bool:
+        """Return whether the model must be measured before round `index`, counted from 1, is drawn."""
+        ...
+
+    def observe(self, recall: Sequence[float] | None) -> None:
+        """Take the share of each class's test samples that the model gets right; None if nobody can tell."""
+        ...
+
+    def choose(self, idle: Sequence[int], index: int) -> list[int]:
+        """Return the participants of round `index` among those that wait."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what a resumed run needs."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take back a snapshot."""
+        ...
+
+
+class UniformSelection(Stateful):
+    """So many participants drawn uniformly (FedAvg, HierFAVG)."""
+
+    def __init__(self, participants: int, seed: int) -> None:
+        self.participants = participants
+        self.seed = seed
+
+    def wants_recall(self, index: int) -> bool:
+        """Return no: nothing depends on the model."""
+        return False
+
+    def observe(self, recall: Sequence[float] | None) -> None:
+        """Ignore it."""
+
+    def choose(self, idle: Sequence[int], index: int) -> list[int]:
+        """Return a draw without replacement."""
+        return _draw(idle, self.participants, rng(self.seed, "participants", index))
+
+
+class TierSelection(Stateful):
+    """TiFL's adaptive selection (Chai et al. 2020): each round draws one latency tier, then its clients.
+
+    Every `interval` rounds the model is measured for every tier, on the test set reweighted to the tier's
+    labels (`shares`, tiers x classes). Where the tier in use has not become more accurate, the less
+    accurate tiers become more probable. Every draw costs a tier one of its `credits`.
+    """
+
+    STATE = ("credits", "probabilities", "current", "accuracies")
+
+    def __init__(
+        self,
+        tiers: Sequence[Sequence[int]],
+        shares: npt.NDArray[np.float64] | None,
+        *,
+        participants: int,
+        interval: int,
+        credits: float,
+        seed: int,
+    ) -> None:
+        self.tiers = [frozenset(tier) for tier in tiers]
+        self.shares = shares
+        self.participants = participants
+        self.interval = interval
+        self.seed = seed
+        self.credits = [credits] * len(self.tiers)
+        self.probabilities = [1 / len(self.tiers)] * len(self.tiers)
+        self.current: int | None = None
+        self.accuracies: list[float] | None = None
+
+    def wants_recall(self, index: int) -> bool:
+        """Return yes before the first round and after every `interval` rounds."""
+        return self.shares is not None and (index - 1) % self.interval == 0
+
+    def observe(self, recall: Sequence[float] | None) -> None:
+        """Take the measurement and change the probabilities if the current tier has not gained by it."""
+        if recall is None or self.shares is None:
+            return
+        before, self.accuracies = self.accuracies, (self.shares @ np.asarray(recall)).tolist()
+        if before is None or self.current is None or self.accuracies[self.current] > before[self.current]:
+            return
+        self.probabilities = tier_probabilities(self.accuracies, self.credits)
+
+    def choose(self, idle: Sequence[int], index: int) -> list[int]:
+        """Return clients of one tier that has credits, and of which somebody waits."""
+        waiting = [sorted(tier.intersection(idle)) for tier in self.tiers]
+        ready = [tier for tier, clients in enumerate(waiting) if clients]
+        able = [tier for tier in ready if self.credits[tier] > 0] or ready
+        weights = np.array([self.probabilities[tier] for tier in able])
+        if weights.sum() == 0:  # the only ones left are those least in need
+            weights = np.ones(len(able))
+        stream = rng(self.seed, "participants", index)
+        self.current = int(stream.choice(able, p=weights / weights.sum()))
+        self.credits = [left - (tier == self.current) for tier, left in enumerate(self.credits)]
+        return _draw(waiting[self.current], self.participants, stream)
+
+
+def tier_probabilities(accuracies: Sequence[float], credits: Sequence[float]) -> list[float]:
+    """Return `(n - i) / (n (n - 1) / 2)` for the i-th least accurate of the n tiers that have credits.
+
+    >>> tier_probabilities([0.9, 0.5, 0.7], [5, 5, 5])
+    [0.0, 0.6666666666666666, 0.3333333333333333]
+    """
+    able = [tier for tier, left in enumerate(credits) if left > 0]
+    n = len(able)
+    if n == 0:
+        return [1 / len(credits)] * len(credits)
+    if n == 1:
+        return [float(tier == able[0]) for tier in range(len(credits))]
+    probabilities = [0.0] * len(credits)
+    for i, tier in enumerate(sorted(able, key=lambda tier: (accuracies[tier], tier)), start=1):
+        probabilities[tier] = (n - i) / math.comb(n, 2)
+    return probabilities
+
+
+def _draw(idle: Sequence[int], count: int, stream: np.random.Generator) -> list[int]:
+    drawn: list[int] = stream.choice(idle, size=min(count, len(idle)), replace=False).tolist()
+    return sorted(drawn)
