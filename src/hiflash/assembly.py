@@ -12,7 +12,7 @@ from hiflash.config import Config
 from hiflash.core.aggregation import Delta, Interpolate, Mixing
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cloud import Cloud
-from hiflash.core.cost import WanLink, compute_seconds, send_seconds
+from hiflash.core.cost import WanLink
 from hiflash.core.edge import ClientPlan, Edge
 from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPolicy
 from hiflash.core.synchronous import SyncCloud
@@ -22,6 +22,7 @@ from hiflash.engine.simulator import Simulator
 from hiflash.engine.world import World
 from hiflash.messages import Weights
 from hiflash.population import Population
+from hiflash.resources import local_steps
 from hiflash.seeding import rng
 
 __all__ = ["client_plan", "simulator"]
@@ -40,7 +41,7 @@ def simulator(
     """Return a simulation at its start; a model sent has `values` numbers, and no executor trains nothing."""
     plans = {examples: client_plan(config, examples) for examples in np.unique(population.examples).tolist()}
     of_clients = [plans[examples] for examples in population.examples.tolist()]
-    world = _world(config, population, of_clients, values)
+    world = _world(config, population, values)
     trains = executor is not None
     edges = [_edge(config, index, world, cluster, of_clients, trains)
              for index, cluster in enumerate(population.clusters)]  # fmt: skip
@@ -77,9 +78,7 @@ def simulator(
 def client_plan(config: Config, examples: int) -> ClientPlan:
     """Return what a client with so many samples is asked for."""
     settings = config.client
-    steps = settings.local_steps
-    if settings.local_epochs != "none":
-        steps = settings.local_epochs * math.ceil(examples / settings.batch)
+    steps = local_steps(config, examples)
     return ClientPlan(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
 
 
@@ -144,35 +143,20 @@ def _edge(
     )
 
 
-def _world(config: Config, population: Population, plans: Sequence[ClientPlan], values: int) -> World:
-    resources, seed = config.resources, config.seed
-    clients, edges = config.federation.clients, config.federation.edges
-    low, high = resources.f_ghz
-    compute_s = compute_seconds(
-        np.array([plan.steps for plan in plans], dtype=np.float64),
-        np.minimum(config.client.batch, population.examples) * float(population.features * 8),
-        np.full(clients, resources.cycles_per_bit),
-        1e9 * rng(seed, "f").uniform(low, high, clients),
-    )
-    low, high = resources.bandwidth_mhz
-    to_own_edge_hz = np.empty(clients)
-    to_best_edge_hz = np.zeros(clients)
-    for edge, cluster in enumerate(population.edge_clusters):  # one edge at a time: never all pairs at once
-        to_edge_hz = 1e6 * rng(seed, "bandwidth", edge).uniform(low, high, clients)
-        to_own_edge_hz[cluster] = to_edge_hz[cluster]
-        np.maximum(to_best_edge_hz, to_edge_hz, out=to_best_edge_hz)
-    to_own_edge_s = send_seconds(values, to_own_edge_hz, resources.snr_db)
-    to_best_edge_s = send_seconds(values, to_best_edge_hz, resources.snr_db)
+def _world(config: Config, population: Population, values: int) -> World:
+    resources, edges = config.resources, config.federation.edges
+    compute_s = population.resources.compute_s
+    own_send_s = population.resources.own_send_s(population.edge_clusters)
     return World(
         compute_s=compute_s,
         # A flat client uses the access hop of its best edge.
-        send_s=to_best_edge_s if config.federation.flat else to_own_edge_s,
+        send_s=population.resources.best_send_s if config.federation.flat else own_send_s,
         # The unit of cost is the mean edge at H = 2, for flat methods too: so they can be compared.
-        cost_unit_s=(2 * float(compute_s.sum()) / edges, 2 * float(to_own_edge_s.sum()) / edges),
+        cost_unit_s=(2 * float(compute_s.sum()) / edges, 2 * float(own_send_s.sum()) / edges),
         clusters=population.clusters,
         links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
         model_bytes=4 * values,
-        seed=seed,
+        seed=config.seed,
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
         if resources.fluctuation == "on"
         else None,

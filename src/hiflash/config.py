@@ -71,7 +71,9 @@ class Federation(_Section):
 
     clients: Count = _key(100, "a whole number >= 1", "N, clients that hold data")
     edges: Count = _key(10, "a whole number >= 1", "M, edges that each own a cluster of clients")
-    association: Literal["random"] = _key("random", '"random"', "which client belongs to which edge")
+    association: Literal["random", "latency"] = _key(
+        "random", '"random" or "latency"', "which client belongs to which edge"
+    )
     flat: bool = _key(False, "true or false", "no edge tier: every client talks to the cloud itself")
 
 

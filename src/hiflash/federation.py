@@ -81,7 +81,6 @@ def build(
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
     if data is None and config.data.name != "none":
         data = load(config.data.name, config.data.dir or None)
-    population = populate(config, data, parts)
     name: str = config.model.name if model is None else "own"
     if name == "auto":
         name = AUTO_MODEL.get(data.name if data else "", "lenet")
@@ -92,6 +91,7 @@ def build(
     # Nothing of this holds the data: Ray sends it to other processes.
     make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
     initial, spec, trainable = initial_weights(make, config.seed)
+    population = populate(config, data, parts, spec.size)
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a model that nobody looks into
         return Federation(config, data, population, name, nothing, spec, trainable, None)

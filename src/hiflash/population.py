@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.association import js_per_edge, random_association
+from hiflash.core.association import Clusters, js_per_edge, latency_tiers, random_association
 from hiflash.data import Dataset, Partition, label_counts, own_parts, partition
 from hiflash.errors import ConfigError
+from hiflash.resources import Resources, draw_resources
 from hiflash.seeding import rng
 
 __all__ = ["Population", "populate"]
@@ -29,33 +30,48 @@ class Population:
     edge_clusters: list[list[int]]
     split: Partition
     labels: np.ndarray | None
+    resources: Resources
 
     def js_per_edge(self) -> list[float]:
         """Return how far each edge's label distribution is from the global one; nothing without labels."""
         return [] if self.labels is None else js_per_edge(self.labels, self.clusters)
 
 
-def populate(config: Config, data: Dataset | None, parts: Sequence[Any] | None) -> Population:
-    """Return the clients that a configuration asks for."""
-    clients, edges = config.federation.clients, config.federation.edges
-    edge_clusters = random_association(clients, edges, rng(config.seed, "association"))
-    clusters = [[client] for client in range(clients)] if config.federation.flat else edge_clusters
+def populate(config: Config, data: Dataset | None, parts: Sequence[Any] | None, values: int) -> Population:
+    """Return the clients that a configuration asks for; a model sent has `values` numbers."""
+    clients = config.federation.clients
+    features = FEATURES if data is None else int(np.prod(data.x.shape[1:]))
+    labels = None
     if data is None:
+        split = Partition([], 0.0, "none")
         examples = np.full(clients, EXAMPLES)
-        return Population(examples, FEATURES, clusters, edge_clusters, Partition([], 0.0, "none"), None)
-    features = int(np.prod(data.x.shape[1:]))
-    if config.cloud.schedule == "centralized":
-        pooled = Partition([np.arange(len(data.y))], 0.0, "pooled")
-        return Population(np.array([len(data.y)]), features, [[0]], edge_clusters, pooled, None)
+    elif config.cloud.schedule == "centralized":
+        split = Partition([np.arange(len(data.y))], 0.0, "pooled")
+        examples = np.array([len(data.y)])
+    else:
+        split = _split(config, data, parts)
+        examples = np.array([len(part) for part in split.parts])
+        labels = label_counts(data.y, split.parts, data.classes)
+    resources = draw_resources(config, examples, features, values)
+    edge_clusters = [[0]] if config.cloud.schedule == "centralized" else _associate(config, resources)
+    clusters = [[client] for client in range(clients)] if config.federation.flat else edge_clusters
+    return Population(examples, features, clusters, edge_clusters, split, labels, resources)
+
+
+def _split(config: Config, data: Dataset, parts: Sequence[Any] | None) -> Partition:
+    clients = config.federation.clients
     if parts is None:
         stream = rng(config.seed, "partition")
-        split = partition(
+        return partition(
             config.data.partition, data.y, clients, stream, classes=data.classes, writers=data.writers
         )
-    elif len(parts) == clients:
-        split = own_parts(parts, len(data.y))
-    else:
+    if len(parts) != clients:
         raise ConfigError(f"parts has {len(parts)} clients, federation.clients is {clients}; make them equal")
-    examples = np.array([len(part) for part in split.parts])
-    labels = label_counts(data.y, split.parts, data.classes)
-    return Population(examples, features, clusters, edge_clusters, split, labels)
+    return own_parts(parts, len(data.y))
+
+
+def _associate(config: Config, resources: Resources) -> Clusters:
+    federation = config.federation
+    if federation.association == "latency":
+        return latency_tiers(resources.compute_s + resources.best_send_s, federation.edges)
+    return random_association(federation.clients, federation.edges, rng(config.seed, "association"))

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hiflash.core.association import js_divergence, js_per_edge, label_distribution, random_association
+from hiflash.core.association import (
+    js_divergence,
+    js_per_edge,
+    label_distribution,
+    latency_tiers,
+    random_association,
+)
 from hiflash.seeding import rng
 
 
@@ -112,3 +118,13 @@ def test_js_per_edge_weighs_labels_by_samples():
     # = 0.1972758 - 0.1462406 = 0.0510352; JS = 0.0487949
     counts = np.array([[4, 0], [2, 2]])
     assert js_per_edge(counts, [[0], [1]]) == pytest.approx([0.1379254, 0.0487949], abs=1e-6)
+
+
+def test_latency_tiers_rank_clients_and_differ_in_size_by_at_most_one():
+    # By latency: 1 and 3 (0.1 each, lowest id first), 2, 0, 4; seven clients in three tiers are 3 + 2 + 2.
+    assert latency_tiers(np.array([0.3, 0.1, 0.2, 0.1, 0.9]), 2) == [[1, 2, 3], [0, 4]]
+    assert latency_tiers(np.array([7.0, 6, 5, 4, 3, 2, 1]), 3) == [[4, 5, 6], [2, 3], [0, 1]]
+
+
+def test_clients_of_equal_latency_are_ranked_by_id():
+    assert latency_tiers(np.ones(6), 3) == [[0, 1], [2, 3], [4, 5]]

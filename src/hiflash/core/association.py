@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["js_divergence", "js_per_edge", "label_distribution", "random_association"]
+__all__ = [
+    "Clusters",
+    "js_divergence",
+    "js_per_edge",
+    "label_distribution",
+    "latency_tiers",
+    "random_association",
+]
 
 Clusters = list[list[int]]
 Counts = npt.NDArray[np.int64]
@@ -16,6 +23,16 @@ def random_association(clients: int, edges: int, stream: np.random.Generator) ->
     """Return clusters drawn at random whose sizes differ by at most one."""
     order = stream.permutation(clients)
     return [sorted(part.tolist()) for part in np.array_split(order, edges)]
+
+
+def latency_tiers(latency_s: Floats, tiers: int) -> Clusters:
+    """Return clients by rising latency in tiers whose sizes differ by at most one, fastest first.
+
+    >>> latency_tiers(np.array([0.3, 0.1, 0.2, 0.1, 0.9]), 2)
+    [[1, 2, 3], [0, 4]]
+    """
+    order = np.argsort(latency_s, kind="stable")  # of equal latencies the lowest client id comes first
+    return [sorted(tier.tolist()) for tier in np.array_split(order, tiers)]
 
 
 def label_distribution(counts: Counts) -> Floats:

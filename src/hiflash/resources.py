@@ -1,0 +1,94 @@
+"""What computing and sending take every client, drawn from the configured ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.config import Config
+from hiflash.core.cost import compute_seconds, send_seconds
+from hiflash.seeding import rng
+
+__all__ = ["Resources", "draw_resources", "local_steps"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Mean seconds of every client's computing, and of sending a model of so many `values` to any edge.
+
+    Bandwidths are drawn one edge at a time when they are asked for. Only `latency_s` holds all pairs of
+    edges and clients at once: of a million clients there would be too many.
+    """
+
+    compute_s: Floats
+    edges: int
+    values: int
+    bandwidth_mhz: tuple[float, float]
+    snr_db: float
+    seed: int
+
+    def send_s(self, edge: int) -> Floats:
+        """Return the seconds every client takes to send a model to one edge."""
+        return send_seconds(self.values, self._bandwidth_hz(edge), self.snr_db)
+
+    def own_send_s(self, clusters: Sequence[Sequence[int]]) -> Floats:
+        """Return the seconds every client takes to send a model to the edge whose cluster it is in."""
+        to_own_edge_hz = np.empty(len(self.compute_s))
+        for edge, cluster in enumerate(clusters):
+            to_own_edge_hz[cluster] = self._bandwidth_hz(edge)[cluster]
+        return send_seconds(self.values, to_own_edge_hz, self.snr_db)
+
+    @cached_property
+    def best_send_s(self) -> Floats:
+        """Return the seconds every client takes to send a model to the edge that it reaches best."""
+        to_best_edge_hz = np.zeros(len(self.compute_s))
+        for edge in range(self.edges):
+            np.maximum(to_best_edge_hz, self._bandwidth_hz(edge), out=to_best_edge_hz)
+        return send_seconds(self.values, to_best_edge_hz, self.snr_db)
+
+    def latency_s(self) -> Floats:
+        """Return the response latency of all pairs, `[edges, clients]`."""
+        latency_s = np.empty((self.edges, len(self.compute_s)))
+        for edge in range(self.edges):
+            np.add(self.compute_s, self.send_s(edge), out=latency_s[edge])
+        return latency_s
+
+    def _bandwidth_hz(self, edge: int) -> Floats:
+        low, high = self.bandwidth_mhz
+        return 1e6 * rng(self.seed, "bandwidth", edge).uniform(low, high, len(self.compute_s))
+
+
+def draw_resources(config: Config, examples: npt.NDArray[np.int64], features: int, values: int) -> Resources:
+    """Return the resources of clients with so many samples of so many features."""
+    resources, clients = config.resources, len(examples)
+    held, which = np.unique(examples, return_inverse=True)
+    steps = np.array([local_steps(config, count) for count in held.tolist()], dtype=np.float64)[which]
+    low, high = resources.f_ghz
+    compute_s = compute_seconds(
+        steps,
+        np.minimum(config.client.batch, examples) * float(features * 8),
+        np.full(clients, resources.cycles_per_bit),
+        1e9 * rng(config.seed, "f").uniform(low, high, clients),
+    )
+    return Resources(
+        compute_s,
+        config.federation.edges,
+        values,
+        resources.bandwidth_mhz,
+        resources.snr_db,
+        config.seed,
+    )
+
+
+def local_steps(config: Config, examples: int) -> int:
+    """Return the steps in a task of a client with so many samples."""
+    if config.client.local_epochs == "none":
+        return config.client.local_steps
+    return config.client.local_epochs * math.ceil(examples / config.client.batch)
