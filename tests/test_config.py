@@ -94,7 +94,7 @@ def test_asynchronous_settings_of_a_synchronous_method_are_errors(key: str) -> N
         ({"method": "hierfavg", "cloud.participants": 11}, "must not exceed federation.edges"),
         ({"method": "fedavg", "cloud.participants": 101}, "must not exceed federation.clients"),
         ({"method": "fedavg", "edge.edge_rounds": [2]}, "must be [1] without edges"),
-        ({"cloud.momentum": 0.5}, 'needs cloud.mixing = "delta"'),
+        ({"cloud.momentum": 0.5}, 'is for cloud.mixing = "delta"'),
         ({"resources.f_ghz": [2.0, 1.0]}, "0 < low <= high"),
         ({"stop.communications": "none", "stop.client_steps": "none"}, "must be a number"),
         ({"seed": True}, "seed must be a whole number"),

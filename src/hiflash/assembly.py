@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.aggregation import Delta, Interpolate, Mixing
+from hiflash.core.association import label_distribution, latency_tiers
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.cost import WanLink
 from hiflash.core.edge import ClientPlan, Edge
-from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPolicy
+from hiflash.core.selection import Selection, TierSelection, UniformSelection
 from hiflash.core.synchronous import SyncCloud
 from hiflash.engine.executor import Executor, promise
 from hiflash.engine.ledger import Ledger
 from hiflash.engine.simulator import Simulator
 from hiflash.engine.world import World
 from hiflash.messages import Weights
+from hiflash.parts import MIXINGS, threshold_policy
 from hiflash.population import Population
 from hiflash.resources import local_steps
 from hiflash.seeding import rng
@@ -36,9 +37,13 @@ def simulator(
     initial: Weights,
     values: int,
     executor: Executor | None,
+    recall: Callable[[Weights], tuple[float, ...]] | None,
     log: Log,
 ) -> Simulator:
-    """Return a simulation at its start; a model sent has `values` numbers, and no executor trains nothing."""
+    """Return a simulation at its start; a model sent has `values` numbers, and no executor trains nothing.
+
+    `recall` measures a model class by class, for methods that look at that.
+    """
     plans = {examples: client_plan(config, examples) for examples in np.unique(population.examples).tolist()}
     of_clients = [plans[examples] for examples in population.examples.tolist()]
     world = _world(config, population, values)
@@ -64,13 +69,14 @@ def simulator(
         "virtual_s": _number(config.stop.virtual_s),
     }
     return Simulator(
-        _cloud(config, initial, edges, slotted),
+        _cloud(config, initial, edges, slotted, population, world),
         edges,
         world,
         ledger,
         executor,
         slot_s=config.resources.slot_s if slotted else None,
         limits=limits,
+        recall=recall,
         log=log,
     )
 
@@ -82,7 +88,14 @@ def client_plan(config: Config, examples: int) -> ClientPlan:
     return ClientPlan(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
 
 
-def _cloud(config: Config, initial: Weights, edges: Sequence[Edge], slotted: bool) -> Cloud:
+def _cloud(
+    config: Config,
+    initial: Weights,
+    edges: Sequence[Edge],
+    slotted: bool,
+    population: Population,
+    world: World,
+) -> Cloud:
     cloud, seed = config.cloud, config.seed
     examples = {edge.edge: edge.examples for edge in edges}
     norm_bound = _number(cloud.norm_bound) or math.inf
@@ -90,30 +103,45 @@ def _cloud(config: Config, initial: Weights, edges: Sequence[Edge], slotted: boo
         return SyncCloud(
             initial,
             examples,
-            participants=cloud.participants,
-            seed=seed,
+            selection=_selection(config, population, world),
             deadline_s=_number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
             norm_bound=norm_bound,
         )
-    mixing: Mixing = Interpolate(cloud.alpha, cloud.penalty)
-    if cloud.mixing == "delta":
-        mixing = Delta(cloud.alpha, cloud.penalty, cloud.momentum)
-    policy: ThresholdPolicy
-    if cloud.threshold == "random":
-        policy = RandomThreshold(cloud.threshold_max, seed)
-    else:
-        policy = FixedThreshold(math.inf if cloud.threshold == "inf" else cloud.threshold)
     return AsyncCloud(
         initial,
         examples,
-        mixing=mixing,
-        policy=policy,
+        mixing=MIXINGS[cloud.mixing](config),
+        policy=threshold_policy(config),
         seed=seed,
         enforce=cloud.enforce,
         slot_s=config.resources.slot_s,
         slotted=slotted,
+        concurrency=_number(cloud.concurrency) or math.inf,
         norm_bound=norm_bound,
+    )
+
+
+def _selection(config: Config, population: Population, world: World) -> Selection:
+    """Return who takes part in synchronous rounds; a tier's units are those of similar response latency."""
+    cloud, clusters = config.cloud, population.clusters
+    if cloud.selection == "uniform":
+        return UniformSelection(cloud.participants, config.seed)
+    latency_s = np.array([world.latency_s(unit).max() for unit in range(len(clusters))])
+    tiers = latency_tiers(latency_s, cloud.tiers)
+    shares = None
+    if population.labels is not None:
+        held = [population.labels[[k for unit in tier for k in clusters[unit]]].sum(axis=0) for tier in tiers]
+        shares = np.array([label_distribution(counts) for counts in held])
+    communications = _number(config.stop.communications)
+    rounds = math.inf if communications is None else communications / cloud.participants
+    return TierSelection(
+        tiers,
+        shares,
+        participants=cloud.participants,
+        interval=cloud.tier_interval,
+        credits=math.inf if rounds == math.inf else math.ceil(2 * rounds / cloud.tiers),
+        seed=config.seed,
     )
 
 
@@ -147,10 +175,11 @@ def _world(config: Config, population: Population, values: int) -> World:
     resources, edges = config.resources, config.federation.edges
     compute_s = population.resources.compute_s
     own_send_s = population.resources.own_send_s(population.edge_clusters)
+    best = config.federation.flat or config.federation.association == "latency"
     return World(
         compute_s=compute_s,
-        # A flat client uses the access hop of its best edge.
-        send_s=population.resources.best_send_s if config.federation.flat else own_send_s,
+        # A flat client uses the access hop of its best edge, and a latency tier is made of such clients.
+        send_s=population.resources.best_send_s if best else own_send_s,
         # The unit of cost is the mean edge at H = 2, for flat methods too: so they can be compared.
         cost_unit_s=(2 * float(compute_s.sum()) / edges, 2 * float(own_send_s.sum()) / edges),
         clusters=population.clusters,

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,8 +24,10 @@ from pydantic import (
     model_validator,
 )
 
+from hiflash.applicability import out_of_place
 from hiflash.core.methods import METHODS
 from hiflash.errors import ConfigError
+from hiflash.parts import MIXINGS, THRESHOLDS
 from hiflash.settings import explain, flatten, nest, read_toml
 
 __all__ = ["Config", "describe_keys", "inapplicable"]
@@ -35,20 +39,20 @@ DATASET_SETTINGS: dict[str, dict[str, Any]] = {
     "femnist": {"data.partition": "writer"},
 }
 
-ASYNC_ONLY = (
-    "cloud.mixing",
-    "cloud.alpha",
-    "cloud.penalty",
-    "cloud.momentum",
-    "cloud.threshold",
-    "cloud.threshold_max",
-    "cloud.enforce",
-)
-SYNC_ONLY = ("cloud.participants", "cloud.deadline_s", "cloud.quorum")
-
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _one_of(table: Mapping[str, Any]) -> AfterValidator:
+    """Return a check against a table that may grow: users register parts of their own."""
+
+    def check(name: str) -> str:
+        if name not in table:
+            raise ValueError(name)
+        return name
+
+    return AfterValidator(check)
 
 
 NoneOr = Literal["none"]
@@ -56,6 +60,7 @@ Range = Annotated[tuple[float, float], BeforeValidator(_tuple)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Coefficient = Annotated[float, Field(ge=0, le=1e6)]
 
 
 def _key(default: Any, allowed: str, about: str) -> Any:
@@ -120,22 +125,64 @@ class CloudSection(_Section):
         "async", '"async", "sync" or "centralized"', "mix what arrives at once, or average whole rounds"
     )
     participants: Count = _key(10, "a whole number >= 1", "sync: edges (or flat clients) drawn for a round")
+    selection: Literal["uniform", "tiers"] = _key(
+        "uniform", '"uniform" or "tiers"', "sync: draw from all alike, or from one latency tier (TiFL)"
+    )
+    tiers: Count = _key(5, "a whole number >= 1", "selection tiers: how many latency tiers")
+    tier_interval: Count = _key(
+        20, "a whole number >= 1", "selection tiers: rounds between two looks at the tiers' accuracies"
+    )
     deadline_s: Positive | NoneOr = _key(
         "none", '> 0 or "none"', "sync: virtual seconds until a round closes"
     )
     quorum: Annotated[float, Field(gt=0, le=1)] = _key(
         0.5, "in (0, 1]", "sync: share of a round that must have delivered something usable"
     )
-    mixing: Literal["interpolate", "delta"] = _key(
-        "interpolate", '"interpolate" or "delta"', "async: move towards the edge model, or add its change"
+    concurrency: Count | NoneOr = _key(
+        "none",
+        'a whole number >= 1 or "none"',
+        "async: most edges (or flat clients) that run at the same time",
+    )
+    mixing: Annotated[str, _one_of(MIXINGS)] = _key(
+        "interpolate",
+        '"interpolate", "delta", "buffer" or "tiers"',
+        "async: move towards the edge model, add its change, add changes in groups (FedBuff), or weight "
+        "tiers by their counts in reverse (FedAT)",
     )
     alpha: Annotated[float, Field(gt=0, le=1)] = _key(0.7, "in (0, 1]", "async: weight of a fresh edge model")
-    penalty: Annotated[float, Field(gt=0, le=1)] = _key(
-        0.99, "in (0, 1]", "async: upsilon, factor on the weight per version of staleness"
+    weighting: Literal["exponential", "constant", "polynomial", "hinge"] = _key(
+        "exponential",
+        '"exponential", "constant", "polynomial" or "hinge"',
+        "async: how the weight falls with staleness d",
     )
-    momentum: Annotated[float, Field(ge=0, lt=1)] = _key(0.0, "in [0, 1)", "async, delta mixing only")
-    threshold: Annotated[int, Field(ge=0, le=1_000_000)] | Literal["inf", "random"] = _key(
-        "random", 'a whole number >= 0, "inf" or "random"', "async: how stale an upload may be"
+    penalty: Annotated[float, Field(gt=0, le=1)] = _key(
+        0.99, "in (0, 1]", "weighting exponential: upsilon, the factor upsilon^d"
+    )
+    exponent: Annotated[float, Field(ge=0, le=100)] = _key(
+        0.5, "in [0, 100]", "weighting polynomial: the factor (d + 1)^-exponent"
+    )
+    hinge: Annotated[tuple[Coefficient, Coefficient], BeforeValidator(_tuple)] = _key(
+        (10.0, 4.0),
+        "[a, b], both >= 0",
+        "weighting hinge: the factor 1 up to d = b, then 1 / (a (d - b) + 1)",
+    )
+    momentum: Annotated[float, Field(ge=0, lt=1)] = _key(0.0, "in [0, 1)", "mixing delta: of the changes")
+    buffer: Count = _key(10, "a whole number >= 1", "mixing buffer: K, updates that are added up")
+    threshold: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, _one_of(THRESHOLDS)] = _key(
+        "random",
+        'a whole number >= 0, "inf", "random", "parallel", "latency" or "skip_slowest"',
+        "async: how stale an upload may be, or the policy that decides it",
+    )
+    parallelism: Count = _key(
+        3, "a whole number >= 1", "threshold parallel: how many edges should run at the same time"
+    )
+    base_threshold: Annotated[int, Field(ge=0, le=1_000_000)] = _key(
+        2,
+        "a whole number >= 0",
+        "thresholds latency (for a median edge) and skip_slowest (for those not skipped)",
+    )
+    skipped: Annotated[int, Field(ge=0, le=1_000_000)] = _key(
+        2, "a whole number >= 0", "threshold skip_slowest: how many edges are always refused"
     )
     threshold_max: Annotated[int, Field(ge=0, le=1_000_000)] = _key(
         16, "a whole number >= 0", "async: tau_max, random thresholds are uniform on 0..threshold_max"
@@ -243,7 +290,7 @@ class Config(_Section):
     0.05
     """
 
-    method: Literal[tuple(METHODS)] = _key("hifl", " | ".join(METHODS), "which recipe runs")  # type: ignore[valid-type]
+    method: Annotated[str, _one_of(METHODS)] = _key("hifl", " | ".join(METHODS), "which recipe runs")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = _key(0, "a whole number >= 0", "names every random stream")
     workers: Annotated[int, Field(ge=0, le=1024)] = _key(
         0, "a whole number >= 0", "threads; 0 is one per core"
@@ -315,17 +362,8 @@ class Config(_Section):
         recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
         dataset = given.get("data.name", "mnist5k")
         defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
-        settings = {**defaults, **recipe, **given}
-        schedule = settings.get("cloud.schedule", "async")
-        problems = [
-            f"{key} is for asynchronous methods, and {method} is {_SAID.get(str(schedule))}; leave it out"
-            for key in ASYNC_ONLY
-            if key in given and schedule != "async"
-        ] + [
-            f"{key} is for synchronous methods, and {method} is {_SAID.get(str(schedule))}; leave it out"
-            for key in SYNC_ONLY
-            if key in given and schedule != "sync"
-        ]
+        settings = {**_defaults(), **defaults, **recipe, **given}
+        problems = [f"{key} {reason}" for key in given if (reason := out_of_place(key, settings))]
         if problems:
             raise ValueError("\n".join(problems))
         return nest(settings)
@@ -339,17 +377,18 @@ class Config(_Section):
                 f"federation.edges ({federation.edges}) must not exceed federation.clients "
                 f"({federation.clients}): an edge needs a client"
             )
-        units = federation.clients if federation.flat else federation.edges
+        units, kind = self.units, "federation.clients" if federation.flat else "federation.edges"
         if cloud.schedule == "sync" and cloud.participants > units:
-            kind = "federation.clients" if federation.flat else "federation.edges"
             problems.append(f"cloud.participants ({cloud.participants}) must not exceed {kind} ({units})")
         if federation.flat and self.edge.edge_rounds != (1,):
             problems.append(
                 "edge.edge_rounds must be [1] without edges (federation.flat), "
                 f"got {list(self.edge.edge_rounds)}"
             )
-        if cloud.schedule == "async" and cloud.momentum and cloud.mixing != "delta":
-            problems.append('cloud.momentum needs cloud.mixing = "delta"')
+        if cloud.schedule == "sync" and cloud.selection == "tiers" and cloud.tiers > units:
+            problems.append(f"cloud.tiers ({cloud.tiers}) must not exceed {kind} ({units})")
+        if cloud.threshold == "skip_slowest" and cloud.skipped >= units:
+            problems.append(f"cloud.skipped ({cloud.skipped}) must be less than {kind} ({units})")
         if self.data.name == "none" and self.trainer != "none":
             problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
         for key, pair in (
@@ -371,15 +410,15 @@ class Config(_Section):
             raise ValueError("\n".join(problems))
         return self
 
+    @property
+    def units(self) -> int:
+        """Return how many talk to the cloud: edges, or clients where there are no edges."""
+        return self.federation.clients if self.federation.flat else self.federation.edges
+
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""
-        skipped = {
-            "async": SYNC_ONLY,
-            "sync": ASYNC_ONLY,
-            "centralized": ASYNC_ONLY + SYNC_ONLY,
-        }[self.cloud.schedule]
         flat = flatten(self.model_dump(mode="json"))
-        return {key: value for key, value in flat.items() if key not in skipped}
+        return {key: value for key, value in flat.items() if not out_of_place(key, flat)}
 
     def to_toml(self) -> str:
         """Return the configuration as a TOML file that gives the same run."""
@@ -408,16 +447,17 @@ class Config(_Section):
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
-_SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
-
-
 def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
-    """Return the keys that mean nothing to a method."""
-    settings = {**METHODS[method].settings, **given}
-    schedule = settings.get("cloud.schedule", "async")
-    keys = {"async": SYNC_ONLY, "sync": ASYNC_ONLY}.get(schedule, ASYNC_ONLY + SYNC_ONLY)
+    """Return the keys that mean nothing to a method with these settings."""
+    settings = {**_defaults(), **METHODS[method].settings, **given, "method": method}
     no_edges = ("edge.edge_rounds", "edge.redraw", "edge.clients_per_round")
-    return {*keys, *(no_edges if settings.get("federation.flat") else ())}
+    out = {key for key in settings if out_of_place(key, settings)}
+    return out | set(no_edges if settings["federation.flat"] else ())
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {key: default for key, _, default, _ in describe_keys()}
 
 
 def describe_keys() -> Iterator[tuple[str, str, Any, str]]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,17 @@ class Federation:
             plan = client_plan(self.config, int(self.population.examples[0]))
             steps, seed = self.config.stop.steps, self.config.seed
             return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)
-        return simulator(self.config, self.population, self.initial, self.spec.size, self.pool, log)
+        recall = None if self.pool is None else self.recall
+        return simulator(self.config, self.population, self.initial, self.spec.size, self.pool, recall, log)
+
+    def recall(self, weights: Weights) -> tuple[float, ...]:
+        """Return the share of each class's test samples that a model gets right; zero for a class without."""
+        if self.pool is None or self.data is None:
+            raise ConfigError('trainer "none" has no model to measure')
+        counts = np.bincount(self.data.y_test, minlength=self.data.classes)
+        ends = np.cumsum(counts).tolist()  # the workers' test set is in the order of the classes
+        right = self.pool.right(weights, list(pairwise([0, *ends])))
+        return tuple(hits / max(count, 1) for hits, count in zip(right, counts.tolist(), strict=True))
 
     def close(self) -> None:
         """End the workers."""
@@ -120,8 +131,10 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    x, x_test = (torch.from_numpy(array).to(device) for array in data.normalised())
-    y, y_test = (torch.from_numpy(array).to(device) for array in (data.y, data.y_test))
+    by_class = np.argsort(data.y_test, kind="stable")  # so that one class can be tested: see `recall`
+    x_array, x_test_array = data.normalised()
+    arrays = (x_array, data.y, x_test_array[by_class], data.y_test[by_class])
+    x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
     samples = Samples(x, y, population.split.parts, x_test, y_test)
     client, workers = config.client, config.workers or os.cpu_count() or 1
     solver = {
@@ -138,8 +151,7 @@ def _pool(
     from hiflash.engine.ray_executor import RayExecutor
     from hiflash.engine.ray_worker import Setup
 
-    arrays = (tensor.numpy() for tensor in (x, y, x_test, y_test))
-    x_array, y_array, x_test_array, y_test_array = arrays
+    x_array, y_array, x_test_array, y_test_array = (tensor.numpy() for tensor in (x, y, x_test, y_test))
     setup = Setup(
         make_trainer().name, make, solver, x_array, y_array, samples.parts, x_test_array, y_test_array
     )

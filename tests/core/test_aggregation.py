@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import Delta, Interpolate, average_clients
-from hiflash.core.weighting import Exponential
+from hiflash.core.aggregation import Buffer, Delta, Interpolate, TierWeighting, average_clients
+from hiflash.core.weighting import Constant, Exponential, Polynomial
 from hiflash.messages import ClientUpdate
 from hiflash.weights import weighted_mean
 
@@ -172,3 +172,71 @@ def test_one_edge_with_alpha_one_gives_what_fedavg_gives():
     edge = average_clients([update(k, m, n) for k, (m, n) in enumerate(zip(models, counts, strict=True))], 4)
     w = np.zeros(20, dtype=np.float32)
     assert Interpolate(1.0, Exponential(0.99)).mix(w, edge, w, 0, 0).tolist() == fedavg.tolist()
+
+
+def test_a_buffer_moves_the_model_only_when_it_is_full():
+    rule = Buffer(1.0, Polynomial(0.5), size=2)
+    w = f32(10.0, 0.0)
+    # d = 3 weighs 1/sqrt(4) = 0.5: 0.5 * ((6, 2) - (2, 0)) = (2, 1); the base is what was downloaded, not w
+    assert rule.mix(w, f32(6.0, 2.0), f32(2.0, 0.0), 0, 3) is None
+    # d = 0 weighs 1: (11, 1) - (10, 0) = (1, 1); w + ((2, 1) + (1, 1)) / 2 = (11.5, 1)
+    assert rule.mix(w, f32(11.0, 1.0), w, 1, 0).tolist() == [11.5, 1.0]
+    # empty again: the first of the next two is held back
+    assert rule.mix(f32(11.5, 1.0), f32(12.5, 1.0), f32(11.5, 1.0), 0, 0) is None
+    assert rule.count == 1
+
+
+def test_the_buffers_alpha_is_the_cloud_learning_rate():
+    rule = Buffer(0.5, Constant(), size=1)
+    # 8 + 0.5 * (12 - 8) = 10
+    assert rule.mix(f32(8.0), f32(12.0), f32(8.0), 0, 9).tolist() == [10.0]
+
+
+def test_an_update_that_overflows_leaves_the_buffer_as_it_was():
+    big = np.float32(3e38)
+    for size in (2, 3):
+        rule = Buffer(1.0, Constant(), size)
+        assert rule.mix(f32(0.0), f32(big), f32(0.0), 0, 0) is None
+        with np.errstate(over="ignore"):
+            refused = rule.mix(f32(0.0), f32(big), f32(-big), 1, 0)
+        assert not np.isfinite(refused).all()
+        assert (rule.count, rule.total.tolist()) == (1, [float(big)])
+
+
+def test_a_buffer_goes_on_from_its_snapshot():
+    rule, fresh = Buffer(1.0, Constant(), 3), Buffer(1.0, Constant(), 3)
+    for value in (1.0, 2.0):
+        rule.mix(f32(0.0), f32(value), f32(0.0), 0, 0)
+    fresh.restore(rule.snapshot())
+    # (1 + 2 + 6) / 3 = 3
+    assert fresh.mix(f32(0.0), f32(6.0), f32(0.0), 0, 0).tolist() == [3.0]
+
+
+def test_tiers_are_weighted_by_the_counts_of_their_opposites():
+    rule = TierWeighting(3)
+    w = f32(9.0)
+    # tier 0 reports 3: T = (1, 0, 0), reversed (0, 0, 1): all weight on tier 2, which holds the initial 9
+    w = rule.mix(w, f32(3.0), w, 0, 0)
+    assert w.tolist() == [9.0]
+    # tier 0 again, 4: T = (2, 0, 0) -> still tier 2 alone
+    assert rule.mix(w, f32(4.0), w, 0, 0).tolist() == [9.0]
+    # tier 2 reports 1: T = (2, 0, 1), reversed (1, 0, 2): (1 * 4 + 2 * 1) / 3 = 2
+    assert rule.mix(w, f32(1.0), w, 2, 5).tolist() == [2.0]
+    # tier 1 reports 8: T = (2, 1, 1), reversed (1, 1, 2): (4 + 8 + 2 * 1) / 4 = 3.5
+    assert rule.mix(w, f32(8.0), w, 1, 1).tolist() == [3.5]
+
+
+def test_one_tier_is_its_last_model():
+    rule = TierWeighting(1)
+    assert rule.mix(f32(5.0, 1.0), f32(-2.0, 3.0), f32(5.0, 1.0), 0, 4).tolist() == [-2.0, 3.0]
+
+
+def test_tiers_go_on_from_their_snapshot():
+    rule, fresh = TierWeighting(2), TierWeighting(2)
+    for edge, value in ((0, 2.0), (1, 4.0)):
+        rule.mix(f32(1.0), f32(value), f32(1.0), edge, 0)
+    saved = rule.snapshot()
+    rule.mix(f32(1.0), f32(100.0), f32(1.0), 0, 0)
+    fresh.restore(saved)
+    # T = (1, 2), reversed (2, 1): (2 * 2 + 1 * 7) / 3 = 11/3
+    assert fresh.mix(f32(1.0), f32(7.0), f32(1.0), 1, 0).tolist() == [pytest.approx(11 / 3)]

@@ -2,16 +2,28 @@
 
 import copy
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import Delta, Interpolate
+from hiflash.core.aggregation import Buffer, Delta, Interpolate
 from hiflash.core.asynchronous import ENFORCEMENTS, AsyncCloud
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
-from hiflash.core.weighting import Exponential
-from hiflash.messages import Cancel, CheckIn, EdgeCosts, Grant, Proceed, Progress, Refuse, Slot, Upload
+from hiflash.core.weighting import Constant, Exponential
+from hiflash.messages import (
+    Cancel,
+    CheckIn,
+    EdgeCosts,
+    Grant,
+    Proceed,
+    Progress,
+    Refuse,
+    RoundApplied,
+    Slot,
+    Upload,
+)
 
 
 def f32(*values: float) -> np.ndarray:
@@ -311,7 +323,12 @@ def test_a_view_shows_leases_costs_and_version():
 
 def test_a_restored_cloud_goes_on_alike():
     def fresh():
-        return make(policy=RandomThreshold(4, 1), mixing=Delta(0.5, Exponential(0.5), 0.5), slot_s=0.05, enforce="discard")
+        return make(
+            policy=RandomThreshold(4, 1),
+            mixing=Delta(0.5, Exponential(0.5), 0.5),
+            slot_s=0.05,
+            enforce="discard",
+        )
 
     cloud = fresh()
     for edge in range(4):
@@ -325,3 +342,49 @@ def test_a_restored_cloud_goes_on_alike():
         machine.handle(Slot(4, 0.2))
     assert cloud.weights.tolist() == other.weights.tolist()
     assert repr(cloud.snapshot()) == repr(other.snapshot())
+
+
+def test_a_full_buffer_settles_the_leases_that_waited_in_it():
+    cloud = make(enforce="discard", mixing=Buffer(1.0, Constant(), 2))
+    (first,), (second,) = ask(cloud, 0), ask(cloud, 1)
+    (held,) = deliver(cloud, first, 2.0)
+    assert (held.status, held.version, cloud.version) == ("buffered", 0, 0)
+    applied, closed = deliver(cloud, second, 4.0, now=2.0)
+    assert (applied.status, applied.version) == ("applied", 1)
+    assert closed == RoundApplied(1, (first.lease_id,), (), 2.0)
+    assert cloud.weights.tolist() == [3.0]  # (2 + 4) / 2
+    assert cloud.buffered == ()
+
+
+def crowd(seed: int = 3, **options) -> AsyncCloud:
+    cloud = make(edges=3, **options)
+    cloud.seed = seed
+    for edge in range(3):
+        assert ask(cloud, edge) == []  # answered at the slot that follows at once
+    return cloud
+
+
+def test_no_more_edges_run_than_the_concurrency_allows():
+    cloud = crowd(concurrency=2, enforce="discard")
+    granted = cloud.handle(Slot(0, 0.0))
+    assert [type(effect) for effect in granted] == [Grant, Grant]
+    assert not cloud.answerable
+    assert cloud.handle(Slot(1, 0.0)) == []
+    deliver(cloud, granted[0])
+    assert cloud.answerable
+    (next_one,) = cloud.handle(Slot(2, 1.0))
+    assert {next_one.edge, *(grant.edge for grant in granted)} == {0, 1, 2}
+
+
+def test_whoever_gets_a_place_is_drawn_uniformly():
+    clouds = (crowd(seed, concurrency=1, enforce="discard") for seed in range(300))
+    drawn = Counter(cloud.handle(Slot(0, 0.0))[0].edge for cloud in clouds)
+    # 100 expected of each, standard deviation 8.2; five of them are 41
+    assert all(abs(drawn[edge] - 100) < 41 for edge in range(3))
+
+
+def test_a_place_goes_to_the_next_one_when_the_drawn_one_may_not_start():
+    cloud = crowd(threshold=0, concurrency=2)  # admit: one at a time
+    answers = cloud.handle(Slot(0, 0.0))
+    assert [type(answer) for answer in answers] == [Grant, Refuse, Refuse]
+    assert not cloud.waiting

@@ -9,6 +9,7 @@ import pytest
 from hiflash.core import cloud as cloud_module
 from hiflash.core.aggregation import Delta, Interpolate
 from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.selection import UniformSelection
 from hiflash.core.staleness import FixedThreshold
 from hiflash.core.synchronous import SyncCloud
 from hiflash.core.weighting import Exponential
@@ -507,7 +508,7 @@ def test_what_the_cloud_remembers_does_not_grow_with_hostile_traffic():
 def test_a_snapshot_stays_as_it_was_when_the_cloud_goes_on(kind):
     cloud = make()
     if kind == "sync":
-        cloud = SyncCloud(f32(0, 0), EXAMPLES, participants=2, seed=0)
+        cloud = SyncCloud(f32(0, 0), EXAMPLES, selection=UniformSelection(2, 0))
         for edge in range(3):
             cloud.handle(check_in(edge))
         first = cloud.handle(Slot(0, 0.0))[0]
@@ -526,7 +527,7 @@ def test_a_sync_and_an_async_cloud_refuse_alike():
         lambda g: upload(g.edge, g.lease_id, examples=0),
         lambda g: upload(g.edge, g.lease_id, f32(1)),
     ):
-        cloud = SyncCloud(f32(0, 0), EXAMPLES, participants=1, seed=0)
+        cloud = SyncCloud(f32(0, 0), EXAMPLES, selection=UniformSelection(1, 0))
         cloud.handle(check_in(0))
         (given,) = cloud.handle(Slot(0, 0.0))
         verdict, closed = cloud.handle(make_bad(given))

@@ -1,9 +1,7 @@
-"""Mixing weights, threshold policies, and who may start without making anyone too stale."""
+"""Threshold policies, and who may start without making anyone too stale."""
 
 import math
 from collections import Counter
-
-import pytest
 
 from hiflash.core.staleness import (
     REFUSE,
@@ -12,7 +10,6 @@ from hiflash.core.staleness import (
     LeaseView,
     RandomThreshold,
     admits,
-    mixing_weight,
 )
 
 
@@ -22,25 +19,6 @@ def view(*leases: LeaseView, version: int = 0, now: float = 0.0) -> CloudView:
 
 def lease(edge: int, *, base: int = 0, threshold: float, eta: float) -> LeaseView:
     return LeaseView(edge, base, threshold, granted_at=0.0, eta=eta)
-
-
-@pytest.mark.parametrize(
-    ("staleness", "alpha", "penalty", "expected"),
-    [
-        (0, 0.7, 0.99, 0.7),  # a fresh model has staleness 0 and weighs alpha
-        (2, 0.7, 0.5, 0.175),  # 0.7 * 0.5^2 = 0.7 * 0.25
-        (3, 0.5, 0.5, 0.0625),  # 2^-1 * 2^-3 = 2^-4
-        (16, 1.0, 1.0, 1.0),  # no penalty: age does not matter
-        (1, 1.0, 0.99, 0.99),
-    ],
-)
-def test_mixing_weight_is_alpha_times_penalty_to_the_staleness(staleness, alpha, penalty, expected):
-    assert mixing_weight(staleness, alpha=alpha, penalty=penalty) == expected
-
-
-def test_mixing_weight_of_paper_defaults_falls_by_one_percent_per_version():
-    # 0.7 * 0.99^10 = 0.7 * 0.904382075... = 0.633067...
-    assert mixing_weight(10, alpha=0.7, penalty=0.99) == pytest.approx(0.6330674526, abs=1e-9)
 
 
 def test_fixed_threshold_is_the_same_for_everyone_and_keeps_no_state():

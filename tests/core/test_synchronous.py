@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hiflash.core.selection import UniformSelection
 from hiflash.core.synchronous import SyncCloud
 from hiflash.messages import (
     Abandon,
@@ -31,9 +32,8 @@ def f32(*values: float) -> np.ndarray:
 
 
 def make(edges: int = 3, participants: int = 3, **options) -> SyncCloud:
-    return SyncCloud(
-        f32(0, 0), dict.fromkeys(range(edges), 100), participants=participants, seed=2, **options
-    )
+    selection = UniformSelection(participants, seed=2)
+    return SyncCloud(f32(0, 0), dict.fromkeys(range(edges), 100), selection=selection, **options)
 
 
 def ask(cloud, *edges: int, now: float = 0.0):

@@ -19,6 +19,7 @@ from hiflash.core.association import random_association
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cost import WanLink
 from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.selection import UniformSelection
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
 from hiflash.core.synchronous import SyncCloud
 from hiflash.core.weighting import Exponential
@@ -98,8 +99,7 @@ def cloud_of(edges: list[Edge], options: dict) -> AsyncCloud | SyncCloud:
         return SyncCloud(
             initial,
             examples,
-            participants=options["participants"],
-            seed=SEED,
+            selection=UniformSelection(options["participants"], SEED),
             deadline_s=options.get("deadline_s", math.inf),
             quorum=options.get("quorum", 1.0),
         )

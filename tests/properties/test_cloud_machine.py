@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hiflash.core.aggregation import Delta, Interpolate
 from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.selection import UniformSelection
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
 from hiflash.core.synchronous import SyncCloud
 from hiflash.core.weighting import Exponential
@@ -286,7 +287,9 @@ class AsyncMachine(CloudMachine):
             return AsyncCloud(
                 np.zeros(2, dtype=np.float32),
                 dict.fromkeys(range(EDGES), DECLARED),
-                mixing=Interpolate(0.5, Exponential(0.5)) if momentum is None else Delta(1.0, Exponential(0.5), momentum),
+                mixing=Interpolate(0.5, Exponential(0.5))
+                if momentum is None
+                else Delta(1.0, Exponential(0.5), momentum),
                 policy=RandomThreshold(3, seed=1) if random else FixedThreshold(threshold),
                 seed=1,
                 enforce=enforce,
@@ -320,8 +323,7 @@ class SyncMachine(CloudMachine):
             return SyncCloud(
                 np.zeros(2, dtype=np.float32),
                 dict.fromkeys(range(EDGES), DECLARED),
-                participants=participants,
-                seed=1,
+                selection=UniformSelection(participants, seed=1),
                 deadline_s=deadline_s,
                 quorum=quorum,
                 lease_s=lease_s,

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hiflash.core.weighting import Weighting
 from hiflash.core.state import Stateful
+from hiflash.core.weighting import Weighting
 from hiflash.messages import ClientUpdate, Weights
 from hiflash.weights import finite, weighted_mean
 
@@ -46,7 +46,7 @@ class Mixing(Protocol):
 
 
 class Interpolate(Stateful):
-    """The paper's and FedAsync's rule: `w <- (1 - a) w + a w_edge` with `a = alpha * weighting(staleness)`."""
+    """The paper's rule, and FedAsync's: `w <- (1 - a) w + a w_edge`, `a = alpha * weighting(staleness)`."""
 
     def __init__(self, alpha: float, weighting: Weighting) -> None:
         self.alpha = alpha

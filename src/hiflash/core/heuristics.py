@@ -77,4 +77,4 @@ def _arrivals(first: float, every: float, until: float) -> int:
     """Return how many uploads of an edge come before `until`, the next one at `first`."""
     if first >= until:
         return 0
-    return 1 + (math.floor((until - first) / every) if every > 0 else 0)
+    return math.ceil((until - first) / every) if every > 0 else 1

@@ -16,12 +16,8 @@ class Recipe:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-_FEDAVG = {
-    "federation.flat": True,
-    "edge.edge_rounds": [1],
-    "cloud.schedule": "sync",
-    "cloud.participants": 10,
-}
+_FLAT = {"federation.flat": True, "edge.edge_rounds": [1]}
+_FEDAVG = {**_FLAT, "cloud.schedule": "sync", "cloud.participants": 10}
 
 METHODS: dict[str, Recipe] = {
     "centralized": Recipe(
@@ -33,6 +29,33 @@ METHODS: dict[str, Recipe] = {
         "FedAvg whose clients are held near the global model (Li et al. 2020)",
         {**_FEDAVG, "client.mu": 0.01},
     ),
+    "tifl": Recipe(
+        "FedAvg whose rounds draw one of 5 latency tiers, by accuracy and credits (Chai et al. 2020)",
+        {**_FEDAVG, "cloud.selection": "tiers"},
+    ),
+    "fedasync": Recipe(
+        "10 clients at a time, each mixed in as it arrives (Xie et al. 2019)",
+        {**_FLAT, "cloud.concurrency": 10, "cloud.weighting": "polynomial", "client.mu": 0.005},
+    ),
+    "fedbuff": Recipe(
+        "10 clients at a time, mixed in by tens (Nguyen et al. 2022)",
+        {
+            **_FLAT,
+            "cloud.concurrency": 10,
+            "cloud.mixing": "buffer",
+            "cloud.weighting": "polynomial",
+            "cloud.alpha": 1.0,
+        },
+    ),
+    "fedat": Recipe(
+        "synchronous latency tiers, asynchronous between them, slow ones weighted up (Chai et al. 2021)",
+        {
+            "federation.association": "latency",
+            "edge.edge_rounds": [1],
+            "cloud.mixing": "tiers",
+            "client.mu": 0.4,
+        },
+    ),
     "hierfavg": Recipe(
         "edges and cloud both synchronous, 2 edges x 5 clients a round (Liu et al. 2020)",
         {
@@ -43,4 +66,8 @@ METHODS: dict[str, Recipe] = {
         },
     ),
     "hifl": Recipe("synchronous edges, asynchronous cloud, random thresholds (Wu et al.)"),
+    "hiflash": Recipe(
+        "HiFL with heterogeneity-aware association and controlled thresholds (Wu et al.)",
+        {"federation.association": "latency", "cloud.threshold": "parallel"},
+    ),
 }

@@ -1,4 +1,4 @@
-"""How much a stale model counts: the functions s(staleness) of the paper and of FedAsync (Xie et al. 2019)."""
+"""How much a stale model counts: the functions of the paper and of FedAsync (Xie et al. 2019)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from hiflash.engine.executor import RoundWork, TaskResult, close_round
 from hiflash.messages import ClientTask, Weights
 
-__all__ = ["WorkerPool", "WorkerTrainer"]
+__all__ = ["WorkerPool", "WorkerTrainer", "spans"]
 
 EVALUATION_SPAN = 500  # fixed, so that sums do not depend on the number of workers
 AT_ONCE = float("-inf")  # due before everything else
@@ -118,10 +118,14 @@ class WorkerPool:
 
     def evaluate(self, weights: Weights) -> tuple[float, float]:
         """Return accuracy and mean loss on the whole test set."""
-        starts = range(0, self.test_size, EVALUATION_SPAN)
-        parts = self._gather([partial(self._evaluate_span, weights, start) for start in starts])
-        right, loss = (sum(column) for column in zip(*parts, strict=True))
+        right, loss = (
+            sum(column) for column in zip(*self._test(weights, spans(self.test_size)), strict=True)
+        )
         return right / self.test_size, loss / self.test_size
+
+    def right(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the number of right answers in each of some parts of the test set."""
+        return [hits for hits, _ in self._test(weights, parts)]
 
     def close(self) -> None:
         """Let the running tasks end and the threads with them."""
@@ -132,8 +136,8 @@ class WorkerPool:
         for thread in self._threads:
             thread.join()
 
-    def _evaluate_span(self, weights: Weights, start: int, trainer: WorkerTrainer) -> tuple[int, float]:
-        return trainer.evaluate(weights, start, min(start + EVALUATION_SPAN, self.test_size))
+    def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
+        return self._gather([partial(_evaluate, weights, start, stop) for start, stop in parts])
 
     def _gather(self, jobs: Sequence[Callable[[WorkerTrainer], Any]]) -> list[Any]:
         """Run jobs before everything else and return their results in order."""
@@ -211,6 +215,15 @@ class WorkerPool:
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()
+
+
+def spans(size: int) -> list[tuple[int, int]]:
+    """Return the pieces in which a test set of this size is evaluated."""
+    return [(start, min(start + EVALUATION_SPAN, size)) for start in range(0, size, EVALUATION_SPAN)]
+
+
+def _evaluate(weights: Weights, start: int, stop: int, trainer: WorkerTrainer) -> tuple[int, float]:
+    return trainer.evaluate(weights, start, stop)
 
 
 def _train_one(task: ClientTask, trainer: WorkerTrainer) -> TaskResult:

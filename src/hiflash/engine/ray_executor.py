@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from hiflash.engine.executor import RoundWork, TaskResult
-from hiflash.engine.pool import EVALUATION_SPAN
+from hiflash.engine.pool import spans
 from hiflash.engine.ray_cluster import RayConnection
 from hiflash.engine.ray_worker import Setup, evaluate_spans, run_round, train_task
 from hiflash.errors import ConfigError, HiFlashError, RunError
@@ -122,16 +122,21 @@ class RayExecutor:
 
     def evaluate(self, weights: Weights) -> tuple[float, float]:
         """Return accuracy and mean loss on the whole test set."""
-        sent = self._send(weights)
-        spans = [
-            (start, min(start + EVALUATION_SPAN, self.test_size))
-            for start in range(0, self.test_size, EVALUATION_SPAN)
-        ]
-        share = -(-len(spans) // self._connection.cpus)
-        shares = [spans[first : first + share] for first in range(0, len(spans), share)]
-        parts = self._get([self._evaluate_spans.remote(self._setup, sent.argument, some) for some in shares])
-        right, loss = (sum(column) for column in zip(*(p for some in parts for p in some), strict=True))
+        right, loss = (
+            sum(column) for column in zip(*self._test(weights, spans(self.test_size)), strict=True)
+        )
         return right / self.test_size, loss / self.test_size
+
+    def right(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the number of right answers in each of some parts of the test set."""
+        return [hits for hits, _ in self._test(weights, parts)]
+
+    def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
+        sent = self._send(weights)
+        share = -(-len(parts) // self._connection.cpus)
+        shares = [parts[first : first + share] for first in range(0, len(parts), share)]
+        tested = self._get([self._evaluate_spans.remote(self._setup, sent.argument, some) for some in shares])
+        return [result for some in tested for result in some]
 
     def close(self) -> None:
         """Forget everything and leave Ray."""

@@ -1,0 +1,103 @@
+"""The parts that settings choose by name, and how to add your own: mixing rules, thresholds, methods."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hiflash.core.aggregation import Buffer, Delta, Interpolate, Mixing, TierWeighting
+from hiflash.core.heuristics import KeepParallel, LatencyAware, SkipSlowest
+from hiflash.core.methods import METHODS, Recipe
+from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPolicy
+from hiflash.core.weighting import Constant, Exponential, Hinge, Polynomial, Weighting
+from hiflash.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hiflash.config import Config
+
+__all__ = [
+    "MIXINGS",
+    "THRESHOLDS",
+    "register_method",
+    "register_mixing",
+    "register_threshold",
+    "registered",
+    "threshold_policy",
+    "weighting",
+]
+
+WEIGHTINGS: dict[str, Callable[[Config], Weighting]] = {
+    "exponential": lambda config: Exponential(config.cloud.penalty),
+    "constant": lambda config: Constant(),
+    "polynomial": lambda config: Polynomial(config.cloud.exponent),
+    "hinge": lambda config: Hinge(*config.cloud.hinge),
+}
+
+MIXINGS: dict[str, Callable[[Config], Mixing]] = {
+    "interpolate": lambda config: Interpolate(config.cloud.alpha, weighting(config)),
+    "delta": lambda config: Delta(config.cloud.alpha, weighting(config), config.cloud.momentum),
+    "buffer": lambda config: Buffer(config.cloud.alpha, weighting(config), config.cloud.buffer),
+    "tiers": lambda config: TierWeighting(config.units),
+}
+
+THRESHOLDS: dict[str, Callable[[Config], ThresholdPolicy]] = {
+    "inf": lambda config: FixedThreshold(math.inf),
+    "random": lambda config: RandomThreshold(config.cloud.threshold_max, config.seed),
+    "parallel": lambda config: KeepParallel(config.cloud.parallelism),
+    "latency": lambda config: LatencyAware(config.cloud.base_threshold, config.cloud.threshold_max),
+    "skip_slowest": lambda config: SkipSlowest(
+        config.cloud.base_threshold, config.cloud.skipped, config.units
+    ),
+}
+
+
+def weighting(config: Config) -> Weighting:
+    """Return how much a stale update counts under this configuration, for mixing rules of your own too."""
+    return WEIGHTINGS[config.cloud.weighting](config)
+
+
+def threshold_policy(config: Config) -> ThresholdPolicy:
+    """Return the policy that `cloud.threshold` names, or the fixed number that it is."""
+    wanted = config.cloud.threshold
+    return FixedThreshold(wanted) if isinstance(wanted, int) else THRESHOLDS[wanted](config)
+
+
+def register_mixing(name: str, make: Callable[[Config], Mixing]) -> None:
+    """Let `cloud.mixing = name` use the rule that `make` returns for a configuration."""
+    _add(MIXINGS, "mixing rule", name, make)
+
+
+def register_threshold(name: str, make: Callable[[Config], ThresholdPolicy]) -> None:
+    """Let `cloud.threshold = name` use the policy that `make` returns for a configuration."""
+    _add(THRESHOLDS, "threshold", name, make)
+
+
+def register_method(name: str, about: str, settings: Mapping[str, Any]) -> None:
+    """Let `method = name` stand for these settings; wrong ones are refused here and now."""
+    from hiflash.config import Config
+
+    _add(METHODS, "method", name, Recipe(about, dict(settings)))
+    try:
+        Config(method=name)
+    except ConfigError:
+        del METHODS[name]
+        raise
+
+
+def registered() -> bool:
+    """Return whether there are parts that other processes do not have."""
+    return bool(_OWN)
+
+
+_OWN: set[tuple[str, str]] = set()
+
+
+def _add(table: dict[str, Any], kind: str, name: str, part: Any) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
+        raise ConfigError(f"a {kind} is named with lower-case letters, digits and _, got {name!r}")
+    if name in table and (kind, name) not in _OWN:
+        raise ConfigError(f"{name} is a {kind} that HiFlash brings; choose another name")
+    _OWN.add((kind, name))
+    table[name] = part
