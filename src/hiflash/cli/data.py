@@ -1,0 +1,70 @@
+"""`hiflash data`: list, check and fetch datasets."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["add"]
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = commands.add_parser("data", help="list, check or fetch datasets")
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for action, about in (
+        ("list", "show the datasets and where they are"),
+        ("check", "verify a dataset's files"),
+        ("fetch", "download a dataset"),
+    ):
+        one = actions.add_parser(action, help=about)
+        if action != "list":
+            one.add_argument("name", help="mnist5k, mnist, cifar10 or femnist")
+        one.add_argument("--data.dir", dest="directory", metavar="FOLDER", help="where datasets lie")
+        if action == "fetch":
+            one.add_argument("--mirror", help="base URL to download from")
+        one.set_defaults(call=_data)
+
+
+def _data(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from hiflash.data import datasets
+
+    console = Console()
+    if options.action == "list":
+        table = Table("dataset", "samples", "classes", "found in", "note")
+        for row in datasets.list_datasets(options.directory):
+            table.add_row(row.name, row.samples, str(row.classes), str(row.path or "-"), row.note)
+        console.print(table)
+        return 0
+    if options.action == "check":
+        rows = datasets.check(options.name, options.directory)
+        for check in rows:
+            console.print(f"{'ok ' if check.ok else 'BAD'} {check.file}  {check.message}", soft_wrap=True)
+        return 0 if all(check.ok for check in rows) else 2
+    return _fetch(options, console)
+
+
+def _fetch(options: argparse.Namespace, console: Any) -> int:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    from hiflash.data.fetch import fetch
+
+    directory = options.directory or os.environ.get("HIFLASH_DATA") or "data"
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=console) as progress:
+        tasks: dict[str, Any] = {}
+
+        def report(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file, total=total)
+            progress.update(tasks[file], completed=done, total=total)
+
+        paths = fetch(options.name, Path(directory), options.mirror, report)
+    for path in paths:
+        console.print(str(path), soft_wrap=True)
+    return 0

@@ -1,0 +1,78 @@
+"""`hiflash run`: one method, begun or resumed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from hiflash.cli.common import pause_on_signal, print_paths
+from hiflash.cli.words import settings_options
+from hiflash.errors import ConfigError, RunError
+
+__all__ = ["add"]
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = commands.add_parser("run", help="run one method", add_help=False)
+    settings_options(command)
+    command.add_argument("--resume", metavar="RUN", help="go on with an interrupted run, e.g. runs/NAME")
+    command.set_defaults(call=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from hiflash.config import Config
+    from hiflash.experiment import resume, run
+    from hiflash.report.live import LiveView
+    from hiflash.store.run_directory import check_name
+
+    if options.resume:
+        extra = sorted(set(options.settings) - {"workers", "engine", "ray.address"})
+        if extra or options.config:
+            raise ConfigError(
+                f"--resume goes on with the run as it was; leave out {', '.join(extra) or options.config}"
+            )
+        path = Path(options.resume)
+        name = path.name
+    else:
+        config = Config.load(options.config, options.settings)
+        name = check_name(options.name or _free_name(Path(options.runs), config))
+        path = Path(options.runs) / name
+    with LiveView([name]) as view:
+        common: dict[str, Any] = {
+            "progress": lambda status: view.progress(name, status),
+            "pause": pause_on_signal(),
+        }
+        if options.resume:
+            where = {key.replace(".", "_"): value for key, value in options.settings.items()}
+            result = resume(path, **where, **common)
+        else:
+            result = run(config, directory=path, **common)
+        view.finished(name, result.to_dict())
+    if options.json:
+        print(json.dumps(result.to_dict()))
+        return 0
+    from rich.console import Console
+
+    from hiflash.report.tables import run_table
+
+    console = Console()
+    console.print(run_table(result.to_dict()))
+    print_paths(console, path, "result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf")
+    console.print(f"digest {result.digest}", soft_wrap=True, highlight=False)
+    return 0
+
+
+def _free_name(runs: Path, config: Any) -> str:
+    """Return a name that says what runs and is not taken yet."""
+    parts = [config.method, config.data.name, f"s{config.seed}"]
+    if config.method != "centralized":
+        parts.insert(2, config.data.partition)
+    base = name = "-".join(parts)
+    for number in range(2, 10_000):
+        if not (runs / name).exists():
+            return name
+        name = f"{base}-{number}"
+    raise RunError(f"{runs} is full of runs called {base}-N; use --name")

@@ -1,0 +1,89 @@
+"""Words of the command line: a command's own options, and settings with dots."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+from hiflash.errors import ConfigError
+
+__all__ = ["names", "seeds", "settings_options", "split", "value", "values"]
+
+
+def settings_options(command: argparse.ArgumentParser) -> None:
+    """Give a command what all have that take settings: a file, a name, a folder, JSON and help."""
+    command.set_defaults(takes_settings=True)
+    command.add_argument("config", nargs="?", help="a TOML file with settings")
+    # Not argparse's own: it also lists the settings, and only then is the configuration imported.
+    command.add_argument("-h", "--help", action="store_true", dest="help_keys", help="show this help")
+    command.add_argument("--name", help="name of the folder the run is saved in")
+    command.add_argument("--runs", default="runs", metavar="FOLDER", help="where runs are saved (runs)")
+    command.add_argument("--json", action="store_true", help="print the result as JSON and nothing else")
+
+
+def split(words: Sequence[str], command: argparse.ArgumentParser) -> tuple[list[str], dict[str, Any]]:
+    """Return the words that are the command's own, and every other `--key value` as a setting."""
+    own = {name: action for action in command._actions for name in action.option_strings}
+    options: list[str] = []
+    settings: dict[str, Any] = {}
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        key, equals, text = word.partition("=")
+        if not word.startswith("--"):
+            options.append(word)
+        elif key in own:
+            takes = 0 if equals or own[key].nargs == 0 else 1
+            options += [word, *waiting[:takes]]
+            del waiting[:takes]
+        else:
+            if not equals:
+                if not waiting:
+                    raise ConfigError(f"{key} needs a value")
+                text = waiting.pop(0)
+            settings[key[2:]] = value(text)
+    return options, settings
+
+
+def value(text: str) -> Any:
+    """Return a word as TOML would read it, with bare words and lists without brackets allowed."""
+    for attempt in (text, f"[{text}]") if "," in text else (text,):
+        try:
+            return tomllib.loads(f"value = {attempt}")["value"]
+        except (tomllib.TOMLDecodeError, KeyError):
+            continue
+    return text
+
+
+def values(text: str) -> list[Any]:
+    """Return what commas separate, each read like `value`; commas in brackets belong to a list.
+
+    >>> values("1,[1,2],inf")
+    [1, [1, 2], 'inf']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [value(part.strip()) for part in parts if part.strip()]
+
+
+def names(text: str) -> list[str]:
+    """Return the names that commas separate."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def seeds(text: str) -> int | list[int]:
+    """Return how many seeds, or which."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [-1]
+    if min(numbers) < 0 or numbers == [0]:
+        raise ConfigError(f"--seeds must be a number of seeds or a list like 0,1,2, got {text}")
+    return numbers if "," in text else numbers[0]
