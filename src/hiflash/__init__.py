@@ -14,10 +14,22 @@ if TYPE_CHECKING:
     from hiflash.config import Config
     from hiflash.data import Dataset
     from hiflash.experiment import resume, run
+    from hiflash.parts import register_method, register_mixing, register_threshold
     from hiflash.result import Result
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "Config", "Dataset", "Result", "compare", "resume", "run"]
+__all__ = [
+    "Comparison",
+    "Config",
+    "Dataset",
+    "Result",
+    "compare",
+    "register_method",
+    "register_mixing",
+    "register_threshold",
+    "resume",
+    "run",
+]
 
 _HOMES = {
     "Comparison": "hiflash.comparison",
@@ -25,6 +37,9 @@ _HOMES = {
     "Dataset": "hiflash.data",
     "Result": "hiflash.result",
     "compare": "hiflash.comparison",
+    "register_method": "hiflash.parts",
+    "register_mixing": "hiflash.parts",
+    "register_threshold": "hiflash.parts",
     "resume": "hiflash.experiment",
     "run": "hiflash.experiment",
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MIXINGS",
     "THRESHOLDS",
+    "parts_of",
     "register_method",
     "register_mixing",
     "register_threshold",
@@ -62,6 +63,33 @@ def threshold_policy(config: Config) -> ThresholdPolicy:
     """Return the policy that `cloud.threshold` names, or the fixed number that it is."""
     wanted = config.cloud.threshold
     return FixedThreshold(wanted) if isinstance(wanted, int) else THRESHOLDS[wanted](config)
+
+
+def parts_of(method: str) -> dict[str, str]:
+    """Return the parts that a method is made of, in words."""
+    from hiflash.config import Config
+
+    config = Config(method=method)
+    cloud, client, edge = config.cloud, config.client, config.edge
+    if cloud.schedule == "centralized":
+        return {"schedule": f"none ({config.stop.steps:,} steps on pooled data)"}
+    flat, asynchronous = config.federation.flat, cloud.schedule == "async"
+    parts: dict[str, str] = {"association": "none (flat)" if flat else config.federation.association}
+    if not flat:
+        rounds = "/".join(str(count) for count in edge.edge_rounds)
+        parts["edge"] = f"{edge.clients_per_round} clients x {rounds} rounds"
+    if asynchronous:
+        most = "" if cloud.concurrency == "none" else f" ({cloud.concurrency} at a time)"
+        weighted = "" if cloud.mixing == "tiers" else f" ({cloud.alpha:g}, {cloud.weighting})"
+        parts["schedule"] = f"async{most}"
+        parts["mixing"] = cloud.mixing + weighted
+        parts["threshold"] = str(cloud.threshold)
+    else:
+        parts["schedule"] = f"sync ({cloud.participants} {'clients' if flat else 'edges'})"
+        parts["selection"] = cloud.selection
+        parts["mixing"] = "mean by samples"
+    parts["client"] = f"SGD (mu {client.mu:g})" if client.mu else "SGD"
+    return parts
 
 
 def register_mixing(name: str, make: Callable[[Config], Mixing]) -> None:
