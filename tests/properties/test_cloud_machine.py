@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hiflash.core.aggregation import Delta, Interpolate
+from hiflash.core.aggregation import Buffer, Delta, Interpolate, TierWeighting
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.selection import UniformSelection
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
 from hiflash.core.synchronous import SyncCloud
-from hiflash.core.weighting import Exponential
+from hiflash.core.weighting import Exponential, Polynomial
 from hiflash.messages import (
     Abandon,
     Cancel,
@@ -96,7 +96,8 @@ class CloudMachine(RuleBasedStateMachine):
                     assert {*effect.leases, *effect.dropped} == self.buffered
                     assert not (effect.leases and effect.dropped)
                     self.buffered.clear()
-                    self.applied += bool(effect.leases)
+                    if self.synchronous:  # in an asynchronous cloud the upload that fills the buffer is applied
+                        self.applied += bool(effect.leases)
                     assert effect.version == self.applied
                 case Verdict():
                     self.judge(event, effect)
@@ -129,11 +130,12 @@ class CloudMachine(RuleBasedStateMachine):
             assert not self.synchronous
             assert 0 <= verdict.staleness <= lease.threshold
             assert verdict.staleness == staleness
+            assert len(self.buffered) + 1 == self.buffer
             self.applied += 1
             assert verdict.version == self.applied
         elif verdict.status == "buffered":
             assert good
-            assert self.synchronous
+            assert self.synchronous or self.buffer > len(self.buffered) + 1
             self.buffered.add(upload.lease_id)
         else:
             assert verdict.reason
@@ -270,36 +272,55 @@ class CloudMachine(RuleBasedStateMachine):
         assert not set(self.cloud.waiting) & {lease.edge for lease in self.cloud.leases.values()}
 
 
+MIXINGS = {
+    "interpolate": lambda: Interpolate(0.5, Exponential(0.5)),
+    "delta": lambda: Delta(1.0, Exponential(0.5)),
+    "momentum": lambda: Delta(1.0, Exponential(0.5), 0.5),
+    "buffer": lambda: Buffer(1.0, Polynomial(0.5), 3),
+    "tiers": lambda: TierWeighting(EDGES),
+}
+
+
 class AsyncMachine(CloudMachine):
     @initialize(
         enforce=st.sampled_from(["admit", "discard", "cancel"]),
         threshold=st.sampled_from(["random", 0, 1, 2, math.inf, -1]),
         slotted=st.booleans(),
-        momentum=st.sampled_from([None, 0.0, 0.5]),
+        concurrency=st.sampled_from([math.inf, 1, 2]),
+        mixing=st.sampled_from(list(MIXINGS)),
         lease_s=st.sampled_from([math.inf, 30.0, 5.0]),
         norm_bound=st.sampled_from([math.inf, 1e30]),
     )
-    def begin(self, enforce, threshold, slotted, momentum, lease_s, norm_bound):
+    def begin(self, enforce, threshold, slotted, concurrency, mixing, lease_s, norm_bound):
         self.norm_bound = norm_bound
+        self.concurrency = concurrency
+        self.buffer = 3 if mixing == "buffer" else 1
 
         def make():
             random = threshold == "random"
             return AsyncCloud(
                 np.zeros(2, dtype=np.float32),
                 dict.fromkeys(range(EDGES), DECLARED),
-                mixing=Interpolate(0.5, Exponential(0.5))
-                if momentum is None
-                else Delta(1.0, Exponential(0.5), momentum),
+                mixing=MIXINGS[mixing](),
                 policy=RandomThreshold(3, seed=1) if random else FixedThreshold(threshold),
                 seed=1,
                 enforce=enforce,
                 slot_s=0.5,
                 slotted=slotted,
+                concurrency=concurrency,
                 lease_s=lease_s,
                 norm_bound=norm_bound,
             )
 
         self.start(make, synchronous=False)
+
+    @invariant()
+    def no_more_run_than_allowed(self):
+        assert len(self.cloud.leases) <= self.concurrency
+
+    @invariant()
+    def the_buffer_holds_what_was_neither_applied_nor_refused(self):
+        assert set(self.cloud.buffered) == self.buffered
 
     def judge(self, upload, verdict):
         if verdict.reason == "norm" and upload.lease_id not in self.first:
