@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import Delta, Interpolate
+from hiflash.core.aggregation import Buffer, Delta, Interpolate, TierWeighting
 from hiflash.core.association import random_association
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cost import WanLink
 from hiflash.core.edge import ClientPlan, Edge
-from hiflash.core.selection import UniformSelection
+from hiflash.core.heuristics import KeepParallel, LatencyAware, SkipSlowest
+from hiflash.core.selection import TierSelection, UniformSelection
 from hiflash.core.staleness import FixedThreshold, RandomThreshold
 from hiflash.core.synchronous import SyncCloud
 from hiflash.core.weighting import Exponential
@@ -96,10 +97,16 @@ def cloud_of(edges: list[Edge], options: dict) -> AsyncCloud | SyncCloud:
     initial = np.zeros(SIZE, dtype=np.float32)
     examples = {edge.edge: edge.examples for edge in edges}
     if "participants" in options:
+        selection = UniformSelection(options["participants"], SEED)
+        if "tiers" in options:
+            tiers = np.array_split(np.arange(len(edges)), options["tiers"])
+            shares = np.eye(options["tiers"])
+            count = options["participants"]
+            selection = TierSelection(tiers, shares, participants=count, interval=3, credits=9, seed=SEED)
         return SyncCloud(
             initial,
             examples,
-            selection=UniformSelection(options["participants"], SEED),
+            selection=selection,
             deadline_s=options.get("deadline_s", math.inf),
             quorum=options.get("quorum", 1.0),
         )
@@ -108,11 +115,12 @@ def cloud_of(edges: list[Edge], options: dict) -> AsyncCloud | SyncCloud:
         initial,
         examples,
         mixing=options.get("mixing", lambda: Interpolate(0.5, Exponential(0.5)))(),
-        policy=RandomThreshold(4, SEED) if threshold == "random" else FixedThreshold(threshold),
+        policy=POLICIES[threshold]() if isinstance(threshold, str) else FixedThreshold(threshold),
         seed=SEED,
         enforce=options["enforce"],
         slot_s=SLOT_S,
         slotted=not options.get("flat", False),
+        concurrency=options.get("concurrency", math.inf),
     )
 
 
@@ -152,11 +160,18 @@ def make(**options) -> Run:
         LazyExecutor(ScriptedTrainer(options.get("poisoned"))),
         slot_s=None if flat or synchronous else SLOT_S,
         limits={"communications": None, "client_steps": None, "virtual_s": None},
+        recall=lambda weights: tuple(abs(weights[:3]).tolist()),
         log=lambda now, kind, row: log.append(json.dumps({"t": now, "event": kind, **row})),
     )
     return Run(simulator, log)
 
 
+POLICIES = {
+    "random": lambda: RandomThreshold(4, SEED),
+    "parallel": lambda: KeepParallel(3),
+    "latency": lambda: LatencyAware(2, 8),
+    "skip_slowest": lambda: SkipSlowest(2, 2, EDGES),
+}
 HIFL = {"threshold": "random", "rounds": (1, 2, 3)}
 SETUPS = {
     "admit": HIFL | {"enforce": "admit"},
@@ -170,6 +185,13 @@ SETUPS = {
     "hierfavg": {"participants": 2, "rounds": (2,), "per_round": 3},
     "hierfavg deadline": {"participants": 4, "rounds": (2,), "deadline_s": 0.75, "quorum": 0.5},
     "fedavg": {"participants": 5, "rounds": (1,), "flat": True},
+    "tifl": {"participants": 3, "tiers": 3, "rounds": (1,), "flat": True},
+    "fedbuff": {"enforce": "admit", "threshold": "random", "rounds": (1,), "flat": True, "concurrency": 4,
+                "mixing": lambda: Buffer(1.0, Exponential(0.5), 7)},
+    "fedat": HIFL | {"enforce": "admit", "rounds": (1,), "mixing": lambda: TierWeighting(EDGES)},
+    "parallel": HIFL | {"enforce": "admit", "threshold": "parallel"},
+    "latency": HIFL | {"enforce": "admit", "threshold": "latency"},
+    "skip slowest": HIFL | {"enforce": "discard", "threshold": "skip_slowest"},
 }  # fmt: skip
 
 # (final weights, event log) after 300 communications
@@ -184,6 +206,12 @@ GOLDEN: dict[str, tuple[str, str]] = {
     "hierfavg": ("82d66399c62eb22e", "79156446b63f5c3a"),
     "hierfavg deadline": ("f5a5fd42d16a2030", "9b0cd32a55f1217f"),
     "fedavg": ("e54773691e78b711", "7e881db53f939c60"),
+    "tifl": ("2e10e374ebb7c5cb", "2cba2e4cc3ca8fb7"),
+    "fedbuff": ("28c83eda247f17a3", "645d5d8618842179"),
+    "fedat": ("bcef01c3efbd0aa5", "c1864e5f3068ea87"),
+    "parallel": ("31c08c20a0750b62", "1731745fc0feeaa3"),
+    "latency": ("938f7035725b9bb8", "937527cba969a9ae"),
+    "skip slowest": ("dec057e9113f22c9", "21d602588bb5d1ad"),
 }
 
 
@@ -253,6 +281,9 @@ def test_the_books_agree_with_the_log(name):
         assert run.simulator.version == sum(bool(r["leases"]) for r in rows if r["event"] == "round")
     else:
         assert run.simulator.version == sum(row["status"] == "applied" for row in uploads)
+        buffered = sum(row["status"] == "buffered" for row in uploads)
+        waiting = buffered and buffered - 6 * run.simulator.version  # six wait for the seventh
+        assert len([lease for lease in ledger.open.values() if not lease.in_flight]) == waiting
     assert sum(ledger.applied) == sum(ledger.staleness.values())
     granted = {row["lease"]: float(row["threshold"]) for row in rows if row["event"] == "grant"}
     applied = [row for row in uploads if row["status"] == "applied"]

@@ -96,7 +96,9 @@ class CloudMachine(RuleBasedStateMachine):
                     assert {*effect.leases, *effect.dropped} == self.buffered
                     assert not (effect.leases and effect.dropped)
                     self.buffered.clear()
-                    if self.synchronous:  # in an asynchronous cloud the upload that fills the buffer is applied
+                    if (
+                        self.synchronous
+                    ):  # in an asynchronous cloud the upload that fills the buffer is applied
                         self.applied += bool(effect.leases)
                     assert effect.version == self.applied
                 case Verdict():
