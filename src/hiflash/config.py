@@ -89,6 +89,9 @@ class Client(_Section):
     mu: Annotated[float, Field(ge=0, le=1e6)] = _key(0.0, ">= 0", "proximal term (FedProx)")
     momentum: Annotated[float, Field(ge=0, lt=1)] = _key(0.0, "in [0, 1)", "of SGD, new in every task")
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = _key(0.0, ">= 0", "of SGD")
+    clip_norm: Positive | NoneOr = _key(
+        "none", '> 0 or "none"', "the largest norm of a step's gradient; a longer one is shortened to it"
+    )
 
 
 class EdgeSection(_Section):

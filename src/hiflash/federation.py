@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,7 @@ def _pool(
         "mu": client.mu,
         "momentum": client.momentum,
         "weight_decay": client.weight_decay,
+        "clip_norm": math.inf if client.clip_norm == "none" else client.clip_norm,
         "augment": config.data.augment,
     }
     make_trainer = choose_trainer(config.trainer, make, samples, solver)
