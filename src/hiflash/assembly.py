@@ -20,11 +20,12 @@ from hiflash.engine.executor import Executor, promise
 from hiflash.engine.ledger import Ledger
 from hiflash.engine.simulator import Simulator
 from hiflash.engine.world import World
+from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.population import Population
 from hiflash.seeding import rng
 
-__all__ = ["client_plan", "simulator"]
+__all__ = ["check_clusters", "client_plan", "simulator"]
 
 Log = Callable[[float, str, Mapping[str, Any]], None]
 
@@ -34,10 +35,14 @@ def simulator(
     population: Population,
     initial: Weights,
     values: int,
+    trained: int,
     executor: Executor | None,
     log: Log,
 ) -> Simulator:
-    """Return a simulation at its start; a model sent has `values` numbers, and no executor trains nothing."""
+    """Return a simulation at its start; no executor trains nothing.
+
+    A model sent has `values` numbers, the first `trained` of which are learned.
+    """
     plans = {examples: client_plan(config, examples) for examples in np.unique(population.examples).tolist()}
     of_clients = [plans[examples] for examples in population.examples.tolist()]
     world = _world(config, population, of_clients, values)
@@ -63,7 +68,7 @@ def simulator(
         "virtual_s": _number(config.stop.virtual_s),
     }
     return Simulator(
-        _cloud(config, initial, edges, slotted),
+        _cloud(config, initial, trained, edges, slotted),
         edges,
         world,
         ledger,
@@ -83,7 +88,19 @@ def client_plan(config: Config, examples: int) -> ClientPlan:
     return ClientPlan(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
 
 
-def _cloud(config: Config, initial: Weights, edges: Sequence[Edge], slotted: bool) -> Cloud:
+def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
+    """Raise if an edge has too few clients for its rule ever to be applied."""
+    least = config.edge.rule().least
+    for edge, cluster in enumerate(clusters):
+        if len(cluster) < least:
+            raise ConfigError(
+                f'edge.aggregate = "krum" with edge.byzantine = {config.edge.byzantine} and edge.krum_keep = '
+                f"{config.edge.krum_keep} needs {least} clients, and edge {edge} has {len(cluster)}; "
+                "use fewer edges, smaller numbers or another rule"
+            )
+
+
+def _cloud(config: Config, initial: Weights, trained: int, edges: Sequence[Edge], slotted: bool) -> Cloud:
     cloud, seed = config.cloud, config.seed
     examples = {edge.edge: edge.examples for edge in edges}
     norm_bound = _number(cloud.norm_bound) or math.inf
@@ -95,11 +112,12 @@ def _cloud(config: Config, initial: Weights, edges: Sequence[Edge], slotted: boo
             seed=seed,
             deadline_s=_number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
+            rule=cloud.rule(),
             norm_bound=norm_bound,
         )
     mixing: Mixing = Interpolate(cloud.alpha, cloud.penalty)
     if cloud.mixing == "delta":
-        mixing = Delta(cloud.alpha, cloud.penalty, cloud.momentum)
+        mixing = Delta(cloud.alpha, cloud.penalty, cloud.momentum, trained)
     policy: ThresholdPolicy
     if cloud.threshold == "random":
         policy = RandomThreshold(cloud.threshold_max, seed)
@@ -139,6 +157,7 @@ def _edge(
         seed=config.seed,
         deadline_s=_number(edge.deadline_s) or math.inf,
         quorum=edge.quorum,
+        least=edge.rule().least,
         asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
         trains=trains,
     )

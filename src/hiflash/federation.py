@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiflash.assembly import client_plan, simulator
+from hiflash.assembly import check_clusters, client_plan, simulator
 from hiflash.config import Config
-from hiflash.data import Dataset, load
+from hiflash.core.attack import HONEST, Attack, draw_malicious
+from hiflash.data import Dataset, flip_labels, load
 from hiflash.engine.centralized import Centralized
+from hiflash.engine.executor import RoundRules
 from hiflash.engine.pool import WorkerPool
 from hiflash.engine.session import Engine
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.population import Population, populate
-from hiflash.weights import Spec
+from hiflash.weights import Spans, Spec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -61,7 +63,9 @@ class Federation:
             plan = client_plan(self.config, int(self.population.examples[0]))
             steps, seed = self.config.stop.steps, self.config.seed
             return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)
-        return simulator(self.config, self.population, self.initial, self.spec.size, self.pool, log)
+        return simulator(
+            self.config, self.population, self.initial, self.spec.size, self.parameters, self.pool, log
+        )
 
     def close(self) -> None:
         """End the workers."""
@@ -76,13 +80,14 @@ def build(
     parts: Sequence[Any] | None = None,
 ) -> Federation:
     """Return the federation of a configuration; `data`, `model` and `parts` are a user's own."""
-    from hiflash.learn.models import build_model, initial_weights
+    from hiflash.learn.models import batch_norm_spans, build_model, initial_weights
 
     if config.data.name == "own" and data is None:
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
     if data is None and config.data.name != "none":
         data = load(config.data.name, config.data.dir or None)
     population = populate(config, data, parts)
+    check_clusters(config, population.clusters)
     name: str = config.model.name if model is None else "own"
     if name == "auto":
         name = AUTO_MODEL.get(data.name if data else "", "lenet")
@@ -93,10 +98,15 @@ def build(
     # Nothing of this holds the data: Ray sends it to other processes.
     make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
     initial, spec, trainable = initial_weights(make, config.seed)
+    local = batch_norm_spans(make()) if config.client.batch_norm == "local" else ()
+    if config.client.batch_norm == "local" and not local:
+        raise ConfigError(
+            f'client.batch_norm = "local" needs a model with BatchNorm, and {name} has none; leave it out'
+        )
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a model that nobody looks into
         return Federation(config, data, population, name, nothing, spec, trainable, None)
-    pool = _pool(config, data, population, make)
+    pool = _pool(config, data, population, make, local)
     return Federation(config, data, population, name, initial, spec, trainable, pool)
 
 
@@ -108,7 +118,7 @@ def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
 
 
 def _pool(
-    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module]
+    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module], local: Spans
 ) -> WorkerPool | RayExecutor:
     """Return the workers of the engine that the configuration asks for."""
     import torch
@@ -121,9 +131,13 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    x, x_test = (torch.from_numpy(array).to(device) for array in data.normalised())
-    y, y_test = (torch.from_numpy(array).to(device) for array in (data.y, data.y_test))
-    samples = Samples(x, y, population.split.parts, x_test, y_test)
+    rules = RoundRules(config.edge.rule(), _attack(config), local)
+    (x_array, x_test_array), y_array, parts = data.normalised(), data.y, population.split.parts
+    if rules.attack.kind == "label_flip":
+        x_array, y_array, parts = flip_labels(x_array, y_array, parts, rules.attack.malicious, data.classes)
+    x, x_test = (torch.from_numpy(array).to(device) for array in (x_array, x_test_array))
+    y, y_test = (torch.from_numpy(array).to(device) for array in (y_array, data.y_test))
+    samples = Samples(x, y, parts, x_test, y_test)
     client, workers = config.client, config.workers or os.cpu_count() or 1
     solver = {
         "batch": client.batch,
@@ -135,17 +149,21 @@ def _pool(
     }
     make_trainer = choose_trainer(config.trainer, make, samples, solver)
     if config.engine == "local":
-        return WorkerPool(make_trainer, workers, len(data.y_test))
+        return WorkerPool(make_trainer, workers, len(data.y_test), rules)
     from hiflash.engine.ray_cluster import connect
     from hiflash.engine.ray_executor import RayExecutor
     from hiflash.engine.ray_worker import Setup
 
-    arrays = (tensor.numpy() for tensor in (x, y, x_test, y_test))
-    x_array, y_array, x_test_array, y_test_array = arrays
-    setup = Setup(
-        make_trainer().name, make, solver, x_array, y_array, samples.parts, x_test_array, y_test_array
-    )
+    trainer = make_trainer().name
+    setup = Setup(trainer, make, solver, x_array, y_array, parts, x_test_array, data.y_test, rules)
     return RayExecutor(setup, connect(config.ray.address, workers))
+
+
+def _attack(config: Config) -> Attack:
+    kind, clients = config.attack.kind, config.federation.clients
+    if kind == "none":
+        return HONEST
+    return Attack(kind, config.attack.scale, draw_malicious(clients, config.attack.share, config.seed))
 
 
 def _device(config: Config) -> str:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import average_clients
+from hiflash.core.aggregation import combine_clients
 from hiflash.core.edge import ClientPlan, Edge, Estimates
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
@@ -40,7 +40,7 @@ def plan(
 
 
 def make(clients=(2, 5, 9), *, rounds=(1,), plans=None, **options) -> Edge:
-    options = {"redraw": "setup", "clients_per_round": None, "aggregate": average_clients} | options
+    options = {"redraw": "setup", "clients_per_round": None, "aggregate": combine_clients} | options
     plans = plans or {client: plan() for client in clients}
     return Edge(1, plans, edge_rounds=rounds, estimates=MEANS, seed=4, **options)
 
@@ -464,7 +464,7 @@ def test_an_edge_draws_its_rounds_at_set_up_and_keeps_them():
     rounds = set()
     for index in range(40):
         edge = Edge(index, {0: plan()}, edge_rounds=[1, 2, 3], redraw="setup", clients_per_round=None,
-                    estimates=MEANS, aggregate=average_clients, seed=0)  # fmt: skip
+                    estimates=MEANS, aggregate=combine_clients, seed=0)  # fmt: skip
         drawn = edge.rounds
         edge.check_in(0.0)
         edge.handle(grant(edge))

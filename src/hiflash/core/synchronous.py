@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hiflash.core.cloud import Cloud, Lease
+from hiflash.core.robust import MEAN, Rule
 from hiflash.messages import CheckIn, Proceed, Progress, RoundApplied, Slot, Upload, Verdict, Weights
 from hiflash.seeding import rng
-from hiflash.weights import weighted_mean
 
 __all__ = ["OpenRound", "SyncCloud"]
 
@@ -30,10 +30,10 @@ class OpenRound:
 
 
 class SyncCloud(Cloud):
-    """Grants `participants` drawn edges at once and averages them, weighted by samples, when all are in.
+    """Grants `participants` drawn edges at once and combines them by a rule, the mean, when all are in.
 
-    With a deadline a round closes with whoever is in by then if that is at least `quorum` of it, and
-    leaves the model unchanged otherwise.
+    With a deadline a round closes with whoever is in by then if that is at least `quorum` of it and
+    enough for the rule, and leaves the model unchanged otherwise.
     """
 
     STATE = (*Cloud.STATE, "rounds", "round")
@@ -47,6 +47,7 @@ class SyncCloud(Cloud):
         seed: int,
         deadline_s: float = math.inf,
         quorum: float = 1.0,
+        rule: Rule = MEAN,
         **limits: float,
     ) -> None:
         super().__init__(weights, examples, **limits)
@@ -54,6 +55,7 @@ class SyncCloud(Cloud):
         self.seed = seed
         self.deadline_s = deadline_s
         self.quorum = quorum
+        self.rule = rule
         self.rounds = 0
         self.round: OpenRound | None = None
 
@@ -117,9 +119,12 @@ class SyncCloud(Cloud):
             effects += self._end(self.leases[lease_id], "late", now)
         # By edge, not by arrival: float addition is not associative.
         order = tuple(sorted(closing.models, key=lambda lease_id: closing.models[lease_id][0]))
-        if not order or len(order) < self.quorum * closing.size - 1e-9:
+        if len(order) < max(self.rule.least, self.quorum * closing.size - 1e-9):
             return [*effects, RoundApplied(self.version, (), order, now)]
         models = [closing.models[lease_id] for lease_id in order]
-        self.weights = weighted_mean([model for _, model, _ in models], [count for _, _, count in models])
+        # Nothing but a round changes this model: it is still the one that all of them started from.
+        self.weights = self.rule.combine(
+            [model for _, model, _ in models], [count for _, _, count in models], self.weights
+        )
         self.version += 1
         return [*effects, RoundApplied(self.version, order, (), now)]
