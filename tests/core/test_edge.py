@@ -3,12 +3,14 @@
 import copy
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
 from hiflash.core.aggregation import combine_clients
 from hiflash.core.edge import ClientPlan, Edge, Estimates
+from hiflash.core.robust import Rule
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -226,6 +228,30 @@ def test_a_round_closes_with_a_quorum_and_is_abandoned_below(quorum):
             assert (effect.lease_id, effect.check_in.request_id, effect.now) == (1, 2, 10.0)
             assert opened.tasks[0].weights.tolist() == [0.0, 0.0]  # nothing was written into the model
             assert edge.grant is None
+
+
+def test_a_rule_that_needs_more_clients_than_the_quorum_gets_them_or_the_round_is_abandoned():
+    for answers in range(1, 6):
+        edge = make(
+            plans={k: plan() for k in range(5)},
+            aggregate=partial(combine_clients, rule=Rule("krum")),
+            quorum=0.2,
+            least=Rule("krum").least,  # 3, though one of five would be a quorum
+            deadline_s=10.0,
+        )
+        opened = begin(edge)
+        assert edge.needed == 3
+        effects = [e for k in range(answers) for e in edge.handle(answer(opened, k, k, 0))]
+        (effect,) = effects or edge.handle(Deadline(1, 0, 10.0))
+        assert isinstance(effect, Upload if answers >= 3 else Abandon)
+
+
+def test_examples_of_clients_whose_models_are_not_finite_are_not_claimed():
+    edge = make(plans={0: plan(examples=30), 1: plan(examples=12)}, quorum=0.5)
+    opened = begin(edge)
+    edge.handle(answer(opened, 0, float("nan"), 0, examples=30))
+    (sent,) = edge.handle(answer(opened, 1, 4, 8, examples=12))
+    assert (sent.weights.tolist(), sent.examples) == ([4.0, 8.0], 12)
 
 
 @pytest.mark.parametrize(
