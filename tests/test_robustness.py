@@ -200,7 +200,7 @@ def test_variances_stay_positive_under_delta_mixing() -> None:
         module[1].weight.data *= 0.01  # every edge sees variances far below the 1 that they start from
         return module
 
-    settings = {**SMALL, "client.local_steps": 8, "stop.communications": 8}
+    settings = {**SMALL, "client.lr": 1e-6, "client.local_steps": 8, "stop.communications": 8}
     mixing = {"mixing": "delta", "alpha": 1.0, "threshold": "inf"}
     result = hiflash.run(data=DATA, model=model, method="hifl", cloud=mixing, **settings)
     assert (result.weights[224:229] > 0).all()
