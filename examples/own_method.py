@@ -24,7 +24,7 @@ class Agreeing(Stateful):
         return weights + np.float32(self.alpha * self.weighting(staleness) * (1 + cosine) / 2) * delta
 
 
-hiflash.register_mixing("agreeing", Agreeing)
+hiflash.register_mixing("agreeing", lambda config, trained: Agreeing(config))
 hiflash.register_method(
     "hifl_agreeing", "HiFL that trusts edges which agree", {"cloud.mixing": "agreeing", "cloud.alpha": 1.0}
 )

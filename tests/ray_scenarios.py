@@ -141,15 +141,14 @@ def dropped(_: Path) -> None:
         pool.begin(work(101, 0, bad))
         pool.begin(work(101, 1, None))
         assert pool.result(101, 1) is None
-    models = [pool.result(100, 1) for pool in (local.pool, ray.pool)]
-    assert models[0] is not None
+    models = [pool.result(100, 1).weights for pool in (local.pool, ray.pool)]
     np.testing.assert_array_equal(*models)
     for lease in range(200, 260):  # more than Ray is given at once
         ray.pool.begin(work(lease, 0, base, due=-lease))
         ray.pool.begin(work(lease, 1, None, due=-lease))
     assert len(ray.pool._running) <= 4
     for lease in range(200, 260):
-        np.testing.assert_array_equal(ray.pool.result(lease, 1), models[0])
+        np.testing.assert_array_equal(ray.pool.result(lease, 1).weights, models[0])
         ray.pool.drop(lease)
     assert ray.pool._waiting == []
     models[1][0] = 1  # it is the caller's

@@ -139,7 +139,7 @@ def test_skipping_the_slowest_leaves_them_out(run_tiny: Run) -> None:
         ({"method": "fedavg", "cloud.tiers": 2}, 'is for cloud.selection = "tiers"'),
         ({"method": "tifl", "cloud.tiers": 101}, "must not exceed federation.clients (100)"),
         ({"method": "hifl", "cloud.threshold": "skip_slowest", "cloud.skipped": 10}, "must be less than"),
-        ({"method": "fedavg", "federation.association": "latency"}, "is for federation.flat = false"),
+        ({"method": "fedavg", "federation.association": "latency"}, "needs edges, and fedavg has none"),
         ({"method": "hifl", "cloud.mixing": "nonsense"}, "cloud.mixing must be"),
         ({"method": "nonsense"}, "method must be"),
     ],

@@ -37,7 +37,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_mixing_rule_of_ones_own_runs_and_may_use_any_setting(run_tiny: Any) -> None:
-    parts.register_mixing("newest", lambda config: Newest())
+    parts.register_mixing("newest", lambda config, trained: Newest())
     parts.register_method("latest", "the newest edge model", {"cloud.mixing": "newest"})
     same = run_tiny("hifl", **{"cloud.alpha": 1.0, "cloud.penalty": 1.0})
     assert run_tiny("latest", **{"cloud.alpha": 0.3}).digest == same.digest
@@ -60,14 +60,14 @@ def test_a_method_with_wrong_settings_is_refused_and_not_kept() -> None:
 @pytest.mark.parametrize("name", ["Upper", "", "a b", "../x", "9lives"])
 def test_names_are_plain(name: str) -> None:
     with pytest.raises(ConfigError, match="is named with lower-case letters"):
-        parts.register_mixing(name, lambda config: Newest())
+        parts.register_mixing(name, lambda config, trained: Newest())
 
 
 def test_what_comes_with_hiflash_cannot_be_replaced_by_accident() -> None:
     with pytest.raises(ConfigError, match="choose another name"):
-        parts.register_mixing("delta", lambda config: Newest())
-    parts.register_mixing("mine", lambda config: Newest())
-    parts.register_mixing("mine", lambda config: Newest())  # a notebook cell runs twice
+        parts.register_mixing("delta", lambda config, trained: Newest())
+    parts.register_mixing("mine", lambda config, trained: Newest())
+    parts.register_mixing("mine", lambda config, trained: Newest())  # a notebook cell runs twice
 
 
 def test_every_method_is_listed_with_its_parts(capsys: pytest.CaptureFixture[str]) -> None:

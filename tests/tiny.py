@@ -34,6 +34,11 @@ def make_tiny_model() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.ReLU(), nn.Linear(5, 4))
 
 
+def make_norm_model() -> nn.Module:
+    """Return one with BatchNorm, 219 parameters and 10 running statistics."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4))
+
+
 def assert_same_run(one: hiflash.Result, other: hiflash.Result) -> None:
     """Assert that two runs agree in everything but the time they took and where they were saved."""
     left, right = one.to_dict(), other.to_dict()

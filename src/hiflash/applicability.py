@@ -9,12 +9,24 @@ from typing import Any
 __all__ = ["out_of_place"]
 
 ASYNC, SYNC = ("cloud.schedule", ("async",)), ("cloud.schedule", ("sync",))
+FEDERATED = ("cloud.schedule", ("async", "sync"))
+EDGES = ("federation.flat", (False,))
 WEIGHTED = ("cloud.mixing", ("interpolate", "delta", "buffer"))
 
+RULE = {"trim": "trimmed_mean", "byzantine": "krum", "krum_keep": "krum", "clip_norm": "norm_clip"}
+ATTACK = ("attack.kind", ("sign_flip", "noise", "label_flip", "scale", "nan"))
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
 NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
-    "federation.association": (("federation.flat", (False,)),),
+    "federation.association": (EDGES,),
+    "client.batch_norm": (FEDERATED,),
+    "edge.aggregate": (FEDERATED, EDGES),
+    **{f"edge.{key}": (FEDERATED, EDGES, ("edge.aggregate", (rule,))) for key, rule in RULE.items()},
+    "cloud.aggregate": (SYNC,),
+    **{f"cloud.{key}": (SYNC, ("cloud.aggregate", (rule,))) for key, rule in RULE.items()},
+    "attack.kind": (FEDERATED,),
+    "attack.share": (FEDERATED, ATTACK),
+    "attack.scale": (FEDERATED, ("attack.kind", ("sign_flip", "noise", "scale"))),
     "cloud.participants": (SYNC,),
     "cloud.selection": (SYNC,),
     "cloud.tiers": (SYNC, ("cloud.selection", ("tiers",))),
@@ -52,9 +64,16 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
         has = settings[other]
         if has in values or (other in OWN and isinstance(has, str) and has not in OWN[other]):
             continue
+        method = settings["method"]
+        if other == "cloud.schedule" and len(values) > 1:
+            return f"is about clients, and {method} has none; leave it out"
         if other == "cloud.schedule":
-            method, said = settings["method"], SAID.get(str(has))
-            return f"is for {SAID[values[0]]} methods, and {method} is {said}; leave it out"
+            return f"is for {SAID[values[0]]} methods, and {method} is {SAID.get(str(has))}; leave it out"
+        if other == "federation.flat":
+            way_out = "use a method with edges"
+            if key == "edge.aggregate":
+                way_out = "use cloud.aggregate with a synchronous method, or a method with edges"
+            return f"needs edges, and {method} has none (federation.flat); {way_out}"
         wanted = " or ".join(json.dumps(value) for value in values)
         return f"is for {other} = {wanted}, and here that is {json.dumps(has)}; leave it out"
     return ""

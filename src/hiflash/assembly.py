@@ -20,13 +20,14 @@ from hiflash.engine.executor import Executor, promise
 from hiflash.engine.ledger import Ledger
 from hiflash.engine.simulator import Simulator
 from hiflash.engine.world import World
+from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.parts import MIXINGS, threshold_policy
 from hiflash.population import Population
 from hiflash.resources import local_steps
 from hiflash.seeding import rng
 
-__all__ = ["client_plan", "simulator"]
+__all__ = ["check_clusters", "client_plan", "simulator"]
 
 Log = Callable[[float, str, Mapping[str, Any]], None]
 
@@ -36,13 +37,15 @@ def simulator(
     population: Population,
     initial: Weights,
     values: int,
+    trained: int,
     executor: Executor | None,
     recall: Callable[[Weights], tuple[float, ...]] | None,
     log: Log,
 ) -> Simulator:
-    """Return a simulation at its start; a model sent has `values` numbers, and no executor trains nothing.
+    """Return a simulation at its start; no executor trains nothing.
 
-    `recall` measures a model class by class, for methods that look at that.
+    A model sent has `values` numbers, the first `trained` of which are learned. `recall` measures a model
+    class by class, for methods that look at that.
     """
     plans = {examples: client_plan(config, examples) for examples in np.unique(population.examples).tolist()}
     of_clients = [plans[examples] for examples in population.examples.tolist()]
@@ -69,7 +72,7 @@ def simulator(
         "virtual_s": _number(config.stop.virtual_s),
     }
     return Simulator(
-        _cloud(config, initial, edges, slotted, population, world),
+        _cloud(config, initial, trained, edges, slotted, population, world),
         edges,
         world,
         ledger,
@@ -88,9 +91,22 @@ def client_plan(config: Config, examples: int) -> ClientPlan:
     return ClientPlan(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
 
 
+def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
+    """Raise if an edge has too few clients for its rule ever to be applied."""
+    least = config.edge.rule().least
+    for edge, cluster in enumerate(clusters):
+        if len(cluster) < least:
+            raise ConfigError(
+                f'edge.aggregate = "krum" with edge.byzantine = {config.edge.byzantine} and edge.krum_keep = '
+                f"{config.edge.krum_keep} needs {least} clients, and edge {edge} has {len(cluster)}; "
+                "use fewer edges, smaller numbers or another rule"
+            )
+
+
 def _cloud(
     config: Config,
     initial: Weights,
+    trained: int,
     edges: Sequence[Edge],
     slotted: bool,
     population: Population,
@@ -106,12 +122,13 @@ def _cloud(
             selection=_selection(config, population, world),
             deadline_s=_number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
+            rule=cloud.rule(),
             norm_bound=norm_bound,
         )
     return AsyncCloud(
         initial,
         examples,
-        mixing=MIXINGS[cloud.mixing](config),
+        mixing=MIXINGS[cloud.mixing](config, trained),
         policy=threshold_policy(config),
         seed=seed,
         enforce=cloud.enforce,
@@ -166,6 +183,7 @@ def _edge(
         seed=config.seed,
         deadline_s=_number(edge.deadline_s) or math.inf,
         quorum=edge.quorum,
+        least=edge.rule().least,
         asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
         trains=trains,
     )

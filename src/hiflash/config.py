@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ from pydantic import (
 
 from hiflash.applicability import out_of_place
 from hiflash.core.methods import METHODS
+from hiflash.core.robust import Rule
 from hiflash.errors import ConfigError
 from hiflash.parts import MIXINGS, THRESHOLDS
 from hiflash.settings import explain, flatten, nest, read_toml
@@ -96,9 +98,52 @@ class Client(_Section):
     mu: Annotated[float, Field(ge=0, le=1e6)] = _key(0.0, ">= 0", "proximal term (FedProx)")
     momentum: Annotated[float, Field(ge=0, lt=1)] = _key(0.0, "in [0, 1)", "of SGD, new in every task")
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = _key(0.0, ">= 0", "of SGD")
+    batch_norm: Literal["average", "local"] = _key(
+        "average", '"average" or "local"', "local: every client keeps its own BatchNorm layers (FedBN)"
+    )
+    clip_norm: Positive | NoneOr = _key(
+        "none", '> 0 or "none"', "the largest norm of a step's gradient; a longer one is shortened to it"
+    )
 
 
-class EdgeSection(_Section):
+class _Aggregation(_Section):
+    """How many models become one. The same rules serve edges and the synchronous cloud."""
+
+    aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"] = _key(
+        "mean",
+        '"mean", "median", "trimmed_mean", "krum" or "norm_clip"',
+        "how the models of a round become one (a cloud's only if it is synchronous)",
+    )
+    trim: Annotated[float, Field(ge=0, lt=0.5)] = _key(
+        0.2, "in [0, 0.5)", "trimmed_mean: share left out at either end, rounded down to whole models"
+    )
+    byzantine: Annotated[int, Field(ge=0, le=1_000_000)] = _key(
+        1, "a whole number >= 0", "krum: f, bad models to withstand; a round needs 2 f + 3"
+    )
+    krum_keep: Count = _key(1, "a whole number >= 1", "krum: best models to average, at most n - f - 2")
+    clip_norm: Positive | NoneOr = _key(
+        "none", '> 0 or "none"', "norm_clip: how far a model may move; what moved further is drawn back"
+    )
+
+    def rule(self) -> Rule:
+        """Return the rule that these keys describe."""
+        clip_norm = math.inf if self.clip_norm == "none" else self.clip_norm
+        return Rule(self.aggregate, self.trim, self.byzantine, self.krum_keep, clip_norm)
+
+    def problems(self, where: str, most: int, what: str) -> list[str]:
+        """Return what is wrong with the keys of a section in which at most so many models meet."""
+        problems = []
+        if self.aggregate == "norm_clip" and self.clip_norm == "none":
+            problems.append(f'{where}.aggregate = "norm_clip" needs {where}.clip_norm, a number > 0')
+        if most < self.rule().least:
+            problems.append(
+                f'{where}.aggregate = "krum" with {where}.byzantine = {self.byzantine} and '
+                f"{where}.krum_keep = {self.krum_keep} needs {self.rule().least} models, and {what} is {most}"
+            )
+        return problems
+
+
+class EdgeSection(_Aggregation):
     """What an edge does with a lease."""
 
     edge_rounds: Annotated[
@@ -118,7 +163,7 @@ class EdgeSection(_Section):
     )
 
 
-class CloudSection(_Section):
+class CloudSection(_Aggregation):
     """How the cloud schedules edges and takes in their models."""
 
     schedule: Literal["async", "sync", "centralized"] = _key(
@@ -191,6 +236,18 @@ class CloudSection(_Section):
         "admit", '"admit", "discard" or "cancel"', "async: what a threshold does"
     )
     norm_bound: Positive | NoneOr = _key("none", '> 0 or "none"', "refuse updates that moved further")
+
+
+class AttackSection(_Section):
+    """What malicious clients do."""
+
+    kind: Literal["none", "sign_flip", "noise", "label_flip", "scale", "nan"] = _key(
+        "none",
+        '"none", "sign_flip", "noise", "label_flip", "scale" or "nan"',
+        "what malicious clients send or learn instead",
+    )
+    share: Annotated[float, Field(gt=0, le=1)] = _key(0.2, "in (0, 1]", "share of all clients, drawn once")
+    scale: Positive = _key(10.0, "> 0", "factor on the change (sign_flip, scale), deviation of the noise")
 
 
 class ResourcesSection(_Section):
@@ -311,6 +368,7 @@ class Config(_Section):
     client: Client = Client()
     edge: EdgeSection = EdgeSection()
     cloud: CloudSection = CloudSection()
+    attack: AttackSection = AttackSection()
     resources: ResourcesSection = ResourcesSection()
     wan: WanSection = WanSection()
     evaluate: EvaluateSection = EvaluateSection()
@@ -380,6 +438,7 @@ class Config(_Section):
         units, kind = self.units, "federation.clients" if federation.flat else "federation.edges"
         if cloud.schedule == "sync" and cloud.participants > units:
             problems.append(f"cloud.participants ({cloud.participants}) must not exceed {kind} ({units})")
+        problems += self._rule_problems()
         if federation.flat and self.edge.edge_rounds != (1,):
             problems.append(
                 "edge.edge_rounds must be [1] without edges (federation.flat), "
@@ -414,6 +473,20 @@ class Config(_Section):
     def units(self) -> int:
         """Return how many talk to the cloud: edges, or clients where there are no edges."""
         return self.federation.clients if self.federation.flat else self.federation.edges
+
+    def _rule_problems(self) -> list[str]:
+        """Return which rules cannot be applied in this federation, and why."""
+        edge, cloud, problems = self.edge, self.cloud, []
+        if edge.clients_per_round != "all":
+            problems += edge.problems("edge", edge.clients_per_round, "edge.clients_per_round")
+        else:
+            problems += edge.problems("edge", self.federation.clients, "federation.clients")
+        if self.attack.kind != "none" and self.attack.share * self.federation.clients < 0.5:
+            clients = self.federation.clients
+            problems.append(f"attack.share = {self.attack.share} of federation.clients = {clients} is nobody")
+        if cloud.schedule == "sync":
+            problems += cloud.problems("cloud", cloud.participants, "cloud.participants")
+        return problems
 
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiflash.assembly import client_plan, simulator
+from hiflash.assembly import check_clusters, client_plan, simulator
 from hiflash.config import Config
-from hiflash.data import Dataset, load
+from hiflash.core.attack import HONEST, Attack, draw_malicious
+from hiflash.data import Dataset, flip_labels, load
 from hiflash.engine.centralized import Centralized
+from hiflash.engine.executor import RoundRules
 from hiflash.engine.pool import WorkerPool
 from hiflash.engine.session import Engine
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.population import Population, populate
-from hiflash.weights import Spec
+from hiflash.weights import Spans, Spec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -62,7 +65,16 @@ class Federation:
             steps, seed = self.config.stop.steps, self.config.seed
             return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)
         recall = None if self.pool is None else self.recall
-        return simulator(self.config, self.population, self.initial, self.spec.size, self.pool, recall, log)
+        return simulator(
+            self.config,
+            self.population,
+            self.initial,
+            self.spec.size,
+            self.parameters,
+            self.pool,
+            recall,
+            log,
+        )
 
     def recall(self, weights: Weights) -> tuple[float, ...]:
         """Return the share of each class's test samples that a model gets right; zero for a class without."""
@@ -86,7 +98,7 @@ def build(
     parts: Sequence[Any] | None = None,
 ) -> Federation:
     """Return the federation of a configuration; `data`, `model` and `parts` are a user's own."""
-    from hiflash.learn.models import build_model, initial_weights
+    from hiflash.learn.models import batch_norm_spans, build_model, initial_weights
 
     if config.data.name == "own" and data is None:
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
@@ -103,10 +115,16 @@ def build(
     make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
     initial, spec, trainable = initial_weights(make, config.seed)
     population = populate(config, data, parts, spec.size)
+    check_clusters(config, population.clusters)
+    local = batch_norm_spans(make()) if config.client.batch_norm == "local" else ()
+    if config.client.batch_norm == "local" and not local:
+        raise ConfigError(
+            f'client.batch_norm = "local" needs a model with BatchNorm, and {name} has none; leave it out'
+        )
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a model that nobody looks into
         return Federation(config, data, population, name, nothing, spec, trainable, None)
-    pool = _pool(config, data, population, make)
+    pool = _pool(config, data, population, make, local)
     return Federation(config, data, population, name, initial, spec, trainable, pool)
 
 
@@ -118,7 +136,7 @@ def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
 
 
 def _pool(
-    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module]
+    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module], local: Spans
 ) -> WorkerPool | RayExecutor:
     """Return the workers of the engine that the configuration asks for."""
     import torch
@@ -131,31 +149,41 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
+    rules = RoundRules(config.edge.rule(), _attack(config), local)
+    (x_array, x_test_array), y_array, parts = data.normalised(), data.y, population.split.parts
+    if rules.attack.kind == "label_flip":
+        x_array, y_array, parts = flip_labels(x_array, y_array, parts, rules.attack.malicious, data.classes)
     by_class = np.argsort(data.y_test, kind="stable")  # so that one class can be tested: see `recall`
-    x_array, x_test_array = data.normalised()
-    arrays = (x_array, data.y, x_test_array[by_class], data.y_test[by_class])
+    x_test_array, y_test_array = x_test_array[by_class], data.y_test[by_class]
+    arrays = (x_array, y_array, x_test_array, y_test_array)
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
-    samples = Samples(x, y, population.split.parts, x_test, y_test)
+    samples = Samples(x, y, parts, x_test, y_test)
     client, workers = config.client, config.workers or os.cpu_count() or 1
     solver = {
         "batch": client.batch,
         "mu": client.mu,
         "momentum": client.momentum,
         "weight_decay": client.weight_decay,
+        "clip_norm": math.inf if client.clip_norm == "none" else client.clip_norm,
         "augment": config.data.augment,
     }
     make_trainer = choose_trainer(config.trainer, make, samples, solver)
     if config.engine == "local":
-        return WorkerPool(make_trainer, workers, len(data.y_test))
+        return WorkerPool(make_trainer, workers, len(data.y_test), rules)
     from hiflash.engine.ray_cluster import connect
     from hiflash.engine.ray_executor import RayExecutor
     from hiflash.engine.ray_worker import Setup
 
-    x_array, y_array, x_test_array, y_test_array = (tensor.numpy() for tensor in (x, y, x_test, y_test))
-    setup = Setup(
-        make_trainer().name, make, solver, x_array, y_array, samples.parts, x_test_array, y_test_array
-    )
+    trainer = make_trainer().name
+    setup = Setup(trainer, make, solver, x_array, y_array, parts, x_test_array, y_test_array, rules)
     return RayExecutor(setup, connect(config.ray.address, workers))
+
+
+def _attack(config: Config) -> Attack:
+    kind, clients = config.attack.kind, config.federation.clients
+    if kind == "none":
+        return HONEST
+    return Attack(kind, config.attack.scale, draw_malicious(clients, config.attack.share, config.seed))
 
 
 def _device(config: Config) -> str:

@@ -209,7 +209,10 @@ class RoundApplied:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientTask:
-    """Some local steps of one client from one model: the same task always gives the same result."""
+    """Some local steps of one client from one model: the same task always gives the same result.
+
+    `kept` are values of the client's own that replace some of the model's, where a client keeps any.
+    """
 
     client: int
     first_step: int
@@ -217,6 +220,7 @@ class ClientTask:
     lr: float
     weights: Model
     seed: int
+    kept: Weights | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,11 +36,15 @@ WEIGHTINGS: dict[str, Callable[[Config], Weighting]] = {
     "hinge": lambda config: Hinge(*config.cloud.hinge),
 }
 
-MIXINGS: dict[str, Callable[[Config], Mixing]] = {
-    "interpolate": lambda config: Interpolate(config.cloud.alpha, weighting(config)),
-    "delta": lambda config: Delta(config.cloud.alpha, weighting(config), config.cloud.momentum),
-    "buffer": lambda config: Buffer(config.cloud.alpha, weighting(config), config.cloud.buffer),
-    "tiers": lambda config: TierWeighting(config.units),
+MIXINGS: dict[str, Callable[[Config, int], Mixing]] = {
+    "interpolate": lambda config, _: Interpolate(config.cloud.alpha, weighting(config)),
+    "delta": lambda config, trained: Delta(
+        config.cloud.alpha, weighting(config), config.cloud.momentum, trained
+    ),
+    "buffer": lambda config, trained: Buffer(
+        config.cloud.alpha, weighting(config), config.cloud.buffer, trained
+    ),
+    "tiers": lambda config, _: TierWeighting(config.units),
 }
 
 THRESHOLDS: dict[str, Callable[[Config], ThresholdPolicy]] = {
@@ -92,8 +96,12 @@ def parts_of(method: str) -> dict[str, str]:
     return parts
 
 
-def register_mixing(name: str, make: Callable[[Config], Mixing]) -> None:
-    """Let `cloud.mixing = name` use the rule that `make` returns for a configuration."""
+def register_mixing(name: str, make: Callable[[Config, int], Mixing]) -> None:
+    """Let `cloud.mixing = name` use the rule that `make(config, trained)` returns.
+
+    `trained` is how many entries of a model are learned. Behind them lie the running statistics of
+    BatchNorm, which a rule that adds differences should interpolate instead.
+    """
     _add(MIXINGS, "mixing rule", name, make)
 
 

@@ -8,13 +8,28 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
 from hiflash.errors import ProtocolError
 from hiflash.messages import Weights
 
-__all__ = ["Spec", "digest", "finite", "from_bytes", "norm", "to_bytes", "weighted_mean"]
+__all__ = [
+    "Spans",
+    "Spec",
+    "cut",
+    "digest",
+    "finite",
+    "from_bytes",
+    "graft",
+    "norm",
+    "to_bytes",
+    "weighted_mean",
+]
+
+Spans: TypeAlias = tuple[tuple[int, int], ...]
+"""Parts of a flat vector, each from a first entry up to, and without, a last one."""
 
 HEADER_LIMIT = 64 * 1024
 
@@ -55,6 +70,24 @@ def weighted_mean(models: Iterable[Weights], counts: Sequence[int]) -> Weights:
     if mean is None:
         raise ProtocolError("the mean of no models is undefined")
     return mean.astype(np.float32)
+
+
+def cut(weights: Weights, spans: Spans) -> Weights:
+    """Return some parts of a model, one after the other.
+
+    >>> cut(np.float32([0, 1, 2, 3, 4]), ((1, 2), (3, 5))).tolist()
+    [1.0, 3.0, 4.0]
+    """
+    return np.concatenate([weights[start:stop] for start, stop in spans])
+
+
+def graft(weights: Weights, spans: Spans, values: Weights) -> Weights:
+    """Return a model with other values in the parts that were `cut`."""
+    grafted, taken = weights.copy(), 0
+    for start, stop in spans:
+        grafted[start:stop] = values[taken : taken + stop - start]
+        taken += stop - start
+    return grafted
 
 
 def finite(weights: Weights) -> bool:

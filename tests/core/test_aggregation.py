@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import Buffer, Delta, Interpolate, TierWeighting, average_clients
+from hiflash.core.aggregation import Buffer, Delta, Interpolate, TierWeighting, combine_clients
 from hiflash.core.weighting import Constant, Exponential, Polynomial
 from hiflash.messages import ClientUpdate
 from hiflash.weights import weighted_mean
@@ -15,6 +15,11 @@ def f32(*values: float) -> np.ndarray:
 
 def update(client: int, weights: np.ndarray, examples: int) -> ClientUpdate:
     return ClientUpdate(client, 1, 0, weights, examples, 0.0, 1.0, 1.0, 0.0)
+
+
+def average_clients(updates: list[ClientUpdate], quorum: int) -> np.ndarray | None:
+    made = combine_clients(updates, quorum, base=f32())
+    return made and made[0]
 
 
 def test_clients_are_averaged_by_their_samples():
@@ -161,6 +166,28 @@ def test_delta_changes_none_of_its_inputs():
 def test_delta_with_alpha_one_and_a_fresh_base_is_the_edge_model():
     w = f32(1.5, -2.25)
     assert Delta(1.0, Exponential(1.0)).mix(w, f32(4.0, 8.5), w, 0, 0).tolist() == [4.0, 8.5]
+
+
+def test_delta_interpolates_running_statistics_so_that_no_variance_turns_negative():
+    # Two edges saw the variance fall from 1 to 0.25 at the same time. Their differences add up to -1.5,
+    # which would make it -0.5; interpolated with a = 1/2 it is 0.625, then 0.4375. The weight in front
+    # of it moves by half of each difference: 0 + 4/2, 2 + 4/2.
+    rule = Delta(0.5, Exponential(1.0), trained=1)
+    w = base = f32(0, 1)
+    w = rule.mix(w, f32(4, 0.25), base, 0, 0)
+    assert w.tolist() == [2.0, 0.625]
+    w = rule.mix(w, f32(4, 0.25), base, 1, 1)
+    assert w.tolist() == [4.0, 0.4375]
+    without = Delta(1.0, Exponential(1.0))  # what it would be if all entries were mixed alike
+    assert without.mix(without.mix(base, f32(4, 0.25), base, 0, 0), f32(4, 0.25), base, 1, 1)[1] == -0.5
+
+
+def test_delta_has_no_momentum_in_running_statistics():
+    rule = Delta(1.0, Exponential(1.0), momentum=0.5, trained=1)
+    w = rule.mix(f32(0, 4), f32(8, 2), f32(0, 4), 0, 0)
+    w = rule.mix(w, f32(8, 1), f32(8, 2), 0, 0)  # u = 4 + 0: 8 + 4; the statistics are the edge's
+    assert w.tolist() == [12.0, 1.0]
+    assert rule.snapshot()["direction"].tolist() == [4.0]
 
 
 def test_one_edge_with_alpha_one_gives_what_fedavg_gives():

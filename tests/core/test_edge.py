@@ -3,12 +3,14 @@
 import copy
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import average_clients
+from hiflash.core.aggregation import combine_clients
 from hiflash.core.edge import ClientPlan, Edge, Estimates
+from hiflash.core.robust import Rule
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -40,7 +42,7 @@ def plan(
 
 
 def make(clients=(2, 5, 9), *, rounds=(1,), plans=None, **options) -> Edge:
-    options = {"redraw": "setup", "clients_per_round": None, "aggregate": average_clients} | options
+    options = {"redraw": "setup", "clients_per_round": None, "aggregate": combine_clients} | options
     plans = plans or {client: plan() for client in clients}
     return Edge(1, plans, edge_rounds=rounds, estimates=MEANS, seed=4, **options)
 
@@ -226,6 +228,30 @@ def test_a_round_closes_with_a_quorum_and_is_abandoned_below(quorum):
             assert (effect.lease_id, effect.check_in.request_id, effect.now) == (1, 2, 10.0)
             assert opened.tasks[0].weights.tolist() == [0.0, 0.0]  # nothing was written into the model
             assert edge.grant is None
+
+
+def test_a_rule_that_needs_more_clients_than_the_quorum_gets_them_or_the_round_is_abandoned():
+    for answers in range(1, 6):
+        edge = make(
+            plans={k: plan() for k in range(5)},
+            aggregate=partial(combine_clients, rule=Rule("krum")),
+            quorum=0.2,
+            least=Rule("krum").least,  # 3, though one of five would be a quorum
+            deadline_s=10.0,
+        )
+        opened = begin(edge)
+        assert edge.needed == 3
+        effects = [e for k in range(answers) for e in edge.handle(answer(opened, k, k, 0))]
+        (effect,) = effects or edge.handle(Deadline(1, 0, 10.0))
+        assert isinstance(effect, Upload if answers >= 3 else Abandon)
+
+
+def test_examples_of_clients_whose_models_are_not_finite_are_not_claimed():
+    edge = make(plans={0: plan(examples=30), 1: plan(examples=12)}, quorum=0.5)
+    opened = begin(edge)
+    edge.handle(answer(opened, 0, float("nan"), 0, examples=30))
+    (sent,) = edge.handle(answer(opened, 1, 4, 8, examples=12))
+    assert (sent.weights.tolist(), sent.examples) == ([4.0, 8.0], 12)
 
 
 @pytest.mark.parametrize(
@@ -464,7 +490,7 @@ def test_an_edge_draws_its_rounds_at_set_up_and_keeps_them():
     rounds = set()
     for index in range(40):
         edge = Edge(index, {0: plan()}, edge_rounds=[1, 2, 3], redraw="setup", clients_per_round=None,
-                    estimates=MEANS, aggregate=average_clients, seed=0)  # fmt: skip
+                    estimates=MEANS, aggregate=combine_clients, seed=0)  # fmt: skip
         drawn = edge.rounds
         edge.check_in(0.0)
         edge.handle(grant(edge))

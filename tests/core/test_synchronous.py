@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hiflash.core.robust import Rule
 from hiflash.core.selection import UniformSelection
 from hiflash.core.synchronous import SyncCloud
 from hiflash.messages import (
@@ -105,6 +106,33 @@ def test_uploads_are_acknowledged_as_buffered_and_applied_when_all_are_in():
     assert applied == RoundApplied(1, (1, 2, 3), (), 7.0)
     assert cloud.weights.tolist() == [4.0, 4.0]  # (4 + 8 + 0) / 3, (0 + 0 + 12) / 3
     assert (cloud.version, cloud.leases, cloud.round) == (1, {}, None)
+
+
+def test_a_round_is_combined_by_the_rule_of_the_cloud():
+    cloud = make(rule=Rule("median"))
+    grants = open_round(cloud, 0, 1, 2)
+    deliver(cloud, grants[0], 4, 1, examples=90)
+    deliver(cloud, grants[1], 900, 3)
+    deliver(cloud, grants[2], 5, -70)
+    assert cloud.weights.tolist() == [5.0, 1.0]
+
+
+def test_updates_are_clipped_against_the_model_that_the_round_started_from():
+    cloud = make(edges=1, participants=1, rule=Rule("norm_clip", clip_norm=5.0))
+    for expected in ([3.0, 4.0], [6.0, 8.0]):  # towards (30, 40), five further each time
+        (grant,) = open_round(cloud, 0).values()
+        deliver(cloud, grant, 30, 40)
+        assert cloud.weights.tolist() == expected
+
+
+def test_a_round_with_too_few_for_its_rule_leaves_the_model_unchanged():
+    cloud = make(deadline_s=10.0, quorum=0.3, rule=Rule("krum"))  # which needs three
+    grants = open_round(cloud, 0, 1, 2)
+    deliver(cloud, grants[0], 4, 0)
+    deliver(cloud, grants[1], 8, 0)
+    *_, applied = cloud.handle(Slot(1, 10.0))
+    assert applied == RoundApplied(0, (), (1, 2), 10.0)
+    assert (cloud.version, cloud.weights.tolist()) == (0, [0.0, 0.0])
 
 
 def test_the_average_is_weighted_by_samples():

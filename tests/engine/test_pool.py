@@ -67,10 +67,10 @@ def test_a_round_starts_from_what_the_round_before_it_gives(executor: Any) -> No
     executor.begin(work(1, 0, [1, 3], base=10.0))
     executor.begin(work(1, 1, [4, 8]))
     executor.begin(work(1, 2, [1]))
-    assert executor.result(1, 2).tolist() == [10 + 2 + 6 + 1]  # the means of {1, 3}, {4, 8}, {1}
-    assert executor.result(1, 0).tolist() == [12]
+    assert executor.result(1, 2).weights.tolist() == [10 + 2 + 6 + 1]  # the means of {1, 3}, {4, 8}, {1}
+    assert executor.result(1, 0).weights.tolist() == [12]
     executor.begin(work(1, 3, [5]))  # behind a round that is done
-    assert executor.result(1, 3).tolist() == [24]
+    assert executor.result(1, 3).weights.tolist() == [24]
 
 
 def test_nothing_starts_from_an_unusable_model(executor: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_dropped_lease_is_forgotten(executor: Any) -> None:
     executor.drop(1)
     assert executor.leases() == [2]
     assert not executor.begun(1, 0)
-    assert executor.result(2, 0).tolist() == [12]
+    assert executor.result(2, 0).weights.tolist() == [12]
     executor.drop(7)  # that of a lease without rounds is no error
 
 

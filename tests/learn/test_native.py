@@ -182,11 +182,12 @@ def test_many_steps_over_ragged_epochs_stay_with_the_reference(isa) -> None:
     assert result.loss == pytest.approx(reference.loss, rel=1e-5)
 
 
-def test_proximal_term_momentum_and_weight_decay_are_those_of_torch_sgd() -> None:
+@pytest.mark.parametrize("clip", [math.inf, 0.3])
+def test_proximal_term_momentum_weight_decay_and_clipping_are_those_of_torch(clip: float) -> None:
     samples = random_samples(perceptron, (3, 10, 11), 7)
     start, mu = weights_of(perceptron), 0.7
     settings = {"momentum": 0.9, "weight_decay": 0.1}
-    trainer = NativeTrainer(perceptron, samples, batch=25, mu=mu, augment=False, **settings)
+    trainer = NativeTrainer(perceptron, samples, batch=25, mu=mu, clip_norm=clip, **settings)
     work = task(start, client=1, steps=5, lr=0.1)  # 25 samples: each batch is all of them, in any order
     first, second = trainer.train([work, work])
 
@@ -196,11 +197,24 @@ def test_proximal_term_momentum_and_weight_decay_are_those_of_torch_sgd() -> Non
     for _ in range(5):
         optimizer.zero_grad()
         functional.cross_entropy(module(samples.x[:25]), samples.y[:25]).backward()
+        assert nn.utils.clip_grad_norm_(module.parameters(), clip) > 0.3  # or nothing is clipped
         for parameter, was in zip(module.parameters(), anchor, strict=True):
             parameter.grad += mu * (parameter.detach() - was)
         optimizer.step()
     np.testing.assert_allclose(first.weights, FlatModel(module, CPU).weights(), atol=1e-6)
     np.testing.assert_array_equal(first.weights, second.weights)  # momentum starts anew in each task
+
+
+def test_a_gradient_within_the_norm_is_not_touched_and_a_nan_is_not_clipped_away() -> None:
+    samples = random_samples(lenet, (1, 28, 28), 10)
+    plain = NativeTrainer(lenet, samples, batch=10)
+    clipped = NativeTrainer(lenet, samples, batch=10, clip_norm=1e6)
+    work = task(weights_of(lenet), steps=2)
+    np.testing.assert_array_equal(clipped.train([work])[0].weights, plain.train([work])[0].weights)
+    broken = work.weights.copy()
+    broken[-1] = np.nan
+    assert np.isnan(clipped.train([replace(work, weights=broken)])[0].weights).any()
+    np.testing.assert_array_equal(clipped.train([work])[0].weights, plain.train([work])[0].weights)
 
 
 @pytest.mark.parametrize(("model", "classes"), [(lenet, 10), (femnist_cnn, 62)])

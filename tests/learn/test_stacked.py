@@ -90,7 +90,9 @@ def assert_same_bits(found: list[TaskResult], expected: list[TaskResult]) -> Non
 
 
 @pytest.mark.parametrize("augment", [False, True])
-@pytest.mark.parametrize("solver", [{}, {"mu": 0.3}, {"momentum": 0.9, "weight_decay": 0.01}], ids=str)
+@pytest.mark.parametrize(
+    "solver", [{}, {"mu": 0.3}, {"momentum": 0.9, "weight_decay": 0.01, "clip_norm": 0.5}], ids=str
+)
 @pytest.mark.parametrize("model", [smooth, small_norm])
 def test_tasks_that_differ_in_everything_train_as_in_the_reference(
     model: Model, solver: dict[str, float], augment: bool

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import nn
 from hiflash.engine.executor import TaskResult
 from hiflash.engine.pool import WorkerPool
 from hiflash.learn.models import FlatModel, initial_weights, lenet
-from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, task_batches
+from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, clip_factor, task_batches
 from hiflash.messages import ClientTask
 from hiflash.seeding import rng
 
@@ -41,12 +43,14 @@ def test_where_a_task_begins_does_not_change_its_steps() -> None:
     assert [batch.tolist() for batch in whole] == [batch.tolist() for piece in pieces for batch in piece]
 
 
+@pytest.mark.parametrize("clip", [math.inf, 0.5])
 @pytest.mark.parametrize(("mu", "momentum", "decay"), [(0.0, 0.0, 0.0), (0.3, 0.0, 0.0), (0.1, 0.9, 0.01)])
-def test_steps_equal_those_of_torch_sgd(mu: float, momentum: float, decay: float) -> None:
+def test_steps_equal_those_of_torch_sgd(mu: float, momentum: float, decay: float, clip: float) -> None:
     data = samples()
     start, _, _ = initial_weights(lenet, 1)
     task = ClientTask(client=0, first_step=4, steps=3, lr=0.1, weights=start, seed=9)
-    trainer = TorchTrainer(lenet, data, batch=32, mu=mu, momentum=momentum, weight_decay=decay)
+    solver = {"mu": mu, "momentum": momentum, "weight_decay": decay, "clip_norm": clip}
+    trainer = TorchTrainer(lenet, data, batch=32, **solver)
     (result,) = trainer.train([task])
 
     flat = FlatModel(lenet(), torch.device("cpu"))
@@ -58,13 +62,23 @@ def test_steps_equal_those_of_torch_sgd(mu: float, momentum: float, decay: float
         index = torch.from_numpy(batch)
         optimizer.zero_grad(set_to_none=False)
         loss = nn.functional.cross_entropy(flat.module(data.x[index]), data.y[index])
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(flat.module.parameters(), clip)
+        assert norm > 0.5  # or nothing is clipped
         # FedProx as its definition has it: the gradient of mu/2 |u - w|^2 is added by autograd.
         current = torch.cat([p.reshape(-1) for p in flat.module.parameters()])
-        (loss + mu / 2 * ((current - anchor) ** 2).sum()).backward()
+        (mu / 2 * ((current - anchor) ** 2).sum()).backward()
         optimizer.step()
         losses.append(loss.item())
     np.testing.assert_allclose(result.weights, flat.weights(), atol=1e-6)
     assert result.loss == pytest.approx(np.mean(losses), rel=1e-6)
+
+
+def test_a_gradient_is_shortened_but_never_lengthened_and_a_nan_stays_one() -> None:
+    gradients = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0]])
+    factors = clip_factor(gradients, 1.0)
+    assert factors[:3, 0].tolist() == pytest.approx([1 / 5.000001, 1.0, 1.0])  # 5, 0.5 and 0 long
+    assert (factors * gradients).isnan().any(1).tolist() == [False, False, False, True, True]
 
 
 def test_a_task_gives_the_same_bits_alone_among_others_and_on_any_worker() -> None:

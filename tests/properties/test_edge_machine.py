@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hiflash.core.aggregation import average_clients
+from hiflash.core.aggregation import combine_clients
 from hiflash.core.edge import ClientPlan, Edge, Estimates
 from hiflash.messages import (
     Abandon,
@@ -59,7 +59,7 @@ class EdgeMachine(RuleBasedStateMachine):
                 redraw=redraw,
                 clients_per_round=per_round,
                 estimates=Estimates(1.0, 1.0, 4.0, 1.0, 1.0),
-                aggregate=average_clients,
+                aggregate=combine_clients,
                 seed=1,
                 deadline_s=20.0,
                 quorum=quorum,
@@ -122,7 +122,7 @@ class EdgeMachine(RuleBasedStateMachine):
         total = sum(CLIENTS[c] for c in usable)
         mean = sum(usable[c].astype(np.float64) * (CLIENTS[c] / total) for c in sorted(usable))
         self.model = mean.astype(np.float32)
-        self.took_part |= set(self.received)
+        self.took_part |= set(usable)
         if isinstance(effects[0], Upload):
             assert self.round_before.index == self.lease_rounds - 1
             assert effects[0].weights.tobytes() == self.model.tobytes()

@@ -7,24 +7,28 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hiflash.core.robust import MEAN, Rule
 from hiflash.core.state import Stateful
 from hiflash.core.weighting import Weighting
 from hiflash.messages import ClientUpdate, Weights
-from hiflash.weights import finite, weighted_mean
+from hiflash.weights import finite
 
-__all__ = ["Buffer", "Delta", "Interpolate", "Mixing", "TierWeighting", "average_clients"]
+__all__ = ["Buffer", "Delta", "Interpolate", "Mixing", "TierWeighting", "combine_clients", "interpolate"]
 
 
-def average_clients(updates: Sequence[ClientUpdate], quorum: int) -> Weights | None:
-    """Return the mean of the usable client models weighted by samples, None below the quorum.
+def combine_clients(
+    updates: Sequence[ClientUpdate], quorum: int, base: Weights, rule: Rule = MEAN
+) -> tuple[Weights, tuple[int, ...]] | None:
+    """Return what a rule makes of the usable client models and whose they are, None below the quorum.
 
     One NaN poisons a mean for ever, so a client whose model is not finite counts as one that never
-    answered, and the weights of the others are renormalised.
+    answered, and the weights of the others are renormalised. `base` is the model they started from.
     """
     usable = sorted((u for u in updates if finite(u.weights)), key=lambda u: u.client)
-    if len(usable) < quorum:
+    if len(usable) < max(quorum, rule.least):
         return None
-    return weighted_mean([u.weights for u in usable], [u.examples for u in usable])
+    model = rule.combine([u.weights for u in usable], [u.examples for u in usable], base)
+    return model, tuple(u.client for u in usable)
 
 
 class Mixing(Protocol):
@@ -45,6 +49,13 @@ class Mixing(Protocol):
         ...
 
 
+def interpolate(weights: Weights, update: Weights, a: float) -> Weights:
+    """Return `(1 - a) w + a w_edge` (Eq. 8)."""
+    if a == 1:  # exactly the edge model, down to the sign of its zeros
+        return update.astype(np.float32)
+    return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32)
+
+
 class Interpolate(Stateful):
     """The paper's rule, and FedAsync's: `w <- (1 - a) w + a w_edge`, `a = alpha * weighting(staleness)`."""
 
@@ -56,35 +67,39 @@ class Interpolate(Stateful):
         self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
     ) -> Weights | None:
         """Return the interpolation of the global and the edge model."""
-        a = self.alpha * self.weighting(staleness)  # Eq. 9
-        if a == 1:  # exactly the edge model, down to the sign of its zeros
-            return update.astype(np.float32)
-        return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32)  # Eq. 8
+        return interpolate(weights, update, self.alpha * self.weighting(staleness))  # Eq. 9
 
 
 class Delta(Stateful):
     """Adds what the edge changed: `u <- momentum u + (w_edge - w_base); w <- w + a u`.
 
-    Interpolation drags the global model back towards the stale base; the difference does not.
+    Interpolation drags the global model back towards the stale base; the difference does not. Only the
+    first `trained` entries are a sum of gradients, though: running statistics behind them are
+    interpolated, because a sum of differences of variances may turn negative.
     """
 
     STATE = ("direction",)
 
-    def __init__(self, alpha: float, weighting: Weighting, momentum: float = 0.0) -> None:
+    def __init__(
+        self, alpha: float, weighting: Weighting, momentum: float = 0.0, trained: int | None = None
+    ) -> None:
         self.alpha = alpha
         self.weighting = weighting
         self.momentum = momentum
+        self.trained = trained
         self.direction: Weights | None = None
 
     def mix(
         self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
     ) -> Weights | None:
         """Return the global model moved by the edge's difference."""
-        a = self.alpha * self.weighting(staleness)  # Eq. 9
-        direction = update - base
+        a = self.alpha * self.weighting(staleness)
+        direction = (update - base)[: self.trained]
         if self.momentum and self.direction is not None:
             direction += np.float32(self.momentum) * self.direction
-        mixed = weights + np.float32(a) * direction
+        moved = weights[: self.trained] + np.float32(a) * direction
+        statistics = interpolate(weights[len(moved) :], update[len(moved) :], a)
+        mixed = np.concatenate([moved, statistics])
         if finite(mixed):  # a refused update must leave no trace in the momentum either
             self.direction = direction if self.momentum else None
         return mixed
@@ -94,15 +109,17 @@ class Buffer(Stateful):
     """FedBuff (Nguyen et al. 2022): `w <- w + alpha / K * sum of weighting(staleness) * (w_edge - w_base)`.
 
     The model moves when the K-th update is in; before that an update is only added to the buffer. The
-    difference is against the version that was downloaded, however old it is by then.
+    difference is against the version that was downloaded, however old it is by then. What lies behind the
+    `trained` entries is interpolated, as in `Delta`, with the mean of the K.
     """
 
     STATE = ("total", "count")
 
-    def __init__(self, alpha: float, weighting: Weighting, size: int) -> None:
+    def __init__(self, alpha: float, weighting: Weighting, size: int, trained: int | None = None) -> None:
         self.alpha = alpha
         self.weighting = weighting
         self.size = size
+        self.trained = trained
         self.total: Weights | None = None
         self.count = 0
 
@@ -110,13 +127,16 @@ class Buffer(Stateful):
         self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
     ) -> Weights | None:
         """Return the global model moved by the buffer's mean once it is full, None before."""
-        total = np.float32(self.weighting(staleness)) * (update - base)
+        difference = np.float32(self.weighting(staleness)) * (update - base)[: self.trained]
+        total = np.concatenate([difference, update[len(difference) :]])
         if self.total is not None:
             total += self.total
         if self.count + 1 < self.size and finite(total):
             self.total, self.count = total, self.count + 1
             return None
-        mixed = weights + np.float32(self.alpha / self.size) * total
+        moved = weights[: self.trained] + np.float32(self.alpha / self.size) * total[: self.trained]
+        seen = np.float32(1 / self.size) * total[len(moved) :]
+        mixed = np.concatenate([moved, interpolate(weights[len(moved) :], seen, self.alpha)])
         if finite(mixed):  # else it is refused, and the buffer is as if it had never come
             self.total, self.count = None, 0
         return mixed

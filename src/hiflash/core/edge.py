@@ -31,7 +31,8 @@ from hiflash.seeding import rng
 
 __all__ = ["ClientPlan", "Edge", "Estimates"]
 
-Aggregate = Callable[[Sequence[ClientUpdate], int], Model | None]
+Aggregate = Callable[[Sequence[ClientUpdate], int, Model], tuple[Model, Sequence[int]] | None]
+"""From updates, how many must be usable, and the model they started from, to a model and whose work it is."""
 
 OBSERVED = 0.2  # weight of the newest observation in the moving averages
 
@@ -105,6 +106,7 @@ class Edge(Stateful):
         seed: int,
         deadline_s: float = math.inf,
         quorum: float = 1.0,
+        least: int = 1,
         asks_between_rounds: bool = False,
         trains: bool = True,
     ) -> None:
@@ -121,6 +123,7 @@ class Edge(Stateful):
         self.seed = seed
         self.deadline_s = deadline_s
         self.quorum = quorum
+        self.least = least  # what the rule of `aggregate` needs, however small the cluster
         self.asks_between_rounds = asks_between_rounds
         self.taken = dict.fromkeys(self.plans, 0)
         self.estimates = estimates
@@ -140,7 +143,9 @@ class Edge(Stateful):
     @property
     def needed(self) -> int:
         """Return how many clients of the current round must deliver something usable."""
-        return max(1, math.ceil(self.quorum * len(self.expected) - 1e-9))  # 0.28 * 25 is a bit over 7
+        return max(
+            self.least, math.ceil(self.quorum * len(self.expected) - 1e-9)
+        )  # 0.28 * 25 is a bit over 7
 
     def steps(self, clients: Sequence[int]) -> int:
         """Return the local steps of these clients in one edge round."""
@@ -232,16 +237,16 @@ class Edge(Stateful):
         return [Round(self.edge, grant.lease_id, self.index, tuple(tasks), now + self.deadline_s, now)]
 
     def _close(self, now: float) -> list[Any]:
-        clients = tuple(sorted(self.updates))
-        updates = [self.updates[client] for client in clients]
-        model = self.aggregate(updates, self.needed) if len(updates) >= self.needed else None
+        updates = [self.updates[client] for client in sorted(self.updates)]
+        made = self.aggregate(updates, self.needed, self.model) if len(updates) >= self.needed else None
+        model, clients = made or (None, ())
         # Exact sums: the same whether they are made here or for the whole round at once.
         compute_s = math.fsum(update.compute_s for update in updates)
         send_s = math.fsum(update.send_s for update in updates)
         return self._end_round(model, clients, compute_s, send_s, now)
 
     def _end_round(
-        self, model: Model | None, clients: tuple[int, ...], compute_s: float, send_s: float, now: float
+        self, model: Model | None, clients: Sequence[int], compute_s: float, send_s: float, now: float
     ) -> list[Any]:
         grant = self._held()
         if model is None:

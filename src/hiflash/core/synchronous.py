@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hiflash.core.cloud import Cloud, Lease
+from hiflash.core.robust import MEAN, Rule
 from hiflash.core.selection import Selection
 from hiflash.messages import (
     CheckIn,
@@ -21,7 +22,6 @@ from hiflash.messages import (
     Verdict,
     Weights,
 )
-from hiflash.weights import weighted_mean
 
 __all__ = ["OpenRound", "SyncCloud"]
 
@@ -41,10 +41,10 @@ class OpenRound:
 
 
 class SyncCloud(Cloud):
-    """Grants the edges that `selection` chooses at once and averages them, by samples, when all are in.
+    """Grants the edges that `selection` chooses at once and combines them by a rule when all are in.
 
-    With a deadline a round closes with whoever is in by then if that is at least `quorum` of it, and
-    leaves the model unchanged otherwise.
+    With a deadline a round closes with whoever is in by then if that is at least `quorum` of it and
+    enough for the rule, and leaves the model unchanged otherwise.
     """
 
     STATE = (*Cloud.STATE, "rounds", "round", "measuring")
@@ -57,12 +57,14 @@ class SyncCloud(Cloud):
         selection: Selection,
         deadline_s: float = math.inf,
         quorum: float = 1.0,
+        rule: Rule = MEAN,
         **limits: float,
     ) -> None:
         super().__init__(weights, examples, **limits)
         self.selection = selection
         self.deadline_s = deadline_s
         self.quorum = quorum
+        self.rule = rule
         self.rounds = 0
         self.round: OpenRound | None = None
         self.measuring = False
@@ -148,9 +150,12 @@ class SyncCloud(Cloud):
             effects += self._end(self.leases[lease_id], "late", now)
         # By edge, not by arrival: float addition is not associative.
         order = tuple(sorted(closing.models, key=lambda lease_id: closing.models[lease_id][0]))
-        if not order or len(order) < self.quorum * closing.size - 1e-9:
+        if len(order) < max(self.rule.least, self.quorum * closing.size - 1e-9):
             return [*effects, RoundApplied(self.version, (), order, now)]
         models = [closing.models[lease_id] for lease_id in order]
-        self.weights = weighted_mean([model for _, model, _ in models], [count for _, _, count in models])
+        # Nothing but a round changes this model: it is still the one that all of them started from.
+        self.weights = self.rule.combine(
+            [model for _, model, _ in models], [count for _, _, count in models], self.weights
+        )
         self.version += 1
         return [*effects, RoundApplied(self.version, order, (), now)]

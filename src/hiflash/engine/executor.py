@@ -7,17 +7,22 @@ client tasks are pure it cannot matter when, where or whether they are kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from hiflash.core.aggregation import average_clients
-from hiflash.messages import ClientTask, ClientUpdate, Weights
+from hiflash.core.aggregation import combine_clients
+from hiflash.core.attack import HONEST, Attack
+from hiflash.core.robust import MEAN, Rule
+from hiflash.messages import ClientTask, ClientUpdate, Model, Weights
+from hiflash.weights import Spans, cut, finite, graft
 
 __all__ = [
+    "EdgeModel",
     "Executor",
     "LazyExecutor",
     "PendingModel",
+    "RoundRules",
     "RoundWork",
     "TaskResult",
     "Trainer",
@@ -25,6 +30,7 @@ __all__ = [
     "close_round",
     "promise",
     "resolve",
+    "start_round",
 ]
 
 
@@ -46,10 +52,37 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingModel:
-    """An edge model that nobody has waited for yet: the mean of these updates, whose weights are tasks."""
+    """An edge model that nobody has waited for yet: what comes of these updates, whose weights are tasks."""
 
     updates: tuple[ClientUpdate, ...]
     quorum: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EdgeModel:
+    """A model as an edge has it after some rounds of a lease, or before the first.
+
+    `examples` are those of the clients whose work is in it. `kept` is what they keep for themselves.
+    """
+
+    weights: Weights
+    examples: Mapping[int, int] = field(default_factory=dict)
+    kept: Mapping[int, Weights] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRules:
+    """What holds for every edge round of a run, as plain data: any worker can be given it.
+
+    `local` are the parts of a model that every client keeps to itself.
+    """
+
+    rule: Rule = MEAN
+    attack: Attack = HONEST
+    local: Spans = ()
+
+
+PLAIN = RoundRules()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +115,7 @@ class Executor(Protocol):
         """Return whether a round was taken on and not dropped."""
         ...
 
-    def result(self, lease_id: int, index: int) -> Weights | None:
+    def result(self, lease_id: int, index: int) -> EdgeModel | None:
         """Wait for a round and return its edge model, None if too few of its clients' are usable."""
         ...
 
@@ -95,9 +128,14 @@ class Executor(Protocol):
         ...
 
 
-def promise(updates: Sequence[ClientUpdate], quorum: int) -> PendingModel:
-    """Return the edge model of these updates without computing it."""
-    return PendingModel(tuple(updates), quorum)
+def promise(
+    updates: Sequence[ClientUpdate], quorum: int, base: Model
+) -> tuple[PendingModel, tuple[int, ...]]:
+    """Return the edge model of these updates without computing it, as the work of all of them.
+
+    What they started from is in their tasks.
+    """
+    return PendingModel(tuple(updates), quorum), tuple(update.client for update in updates)
 
 
 def begin(model: PendingModel, executor: Executor, due: float) -> None:
@@ -121,21 +159,41 @@ def begin(model: PendingModel, executor: Executor, due: float) -> None:
     )
 
 
-def resolve(model: PendingModel, executor: Executor, due: float) -> Weights | None:
-    """Return the weights behind a promise, None if they are unusable."""
+def resolve(model: PendingModel, executor: Executor, due: float) -> EdgeModel | None:
+    """Return the model behind a promise, None if they are unusable."""
     begin(model, executor, due)
     return executor.result(model.updates[0].lease_id, model.updates[0].round)
 
 
-def close_round(work: RoundWork, results: Sequence[TaskResult]) -> Weights | None:
-    """Return the edge model of a round whose tasks are done."""
-    updates = [
-        ClientUpdate(
-            task.client, work.lease_id, work.index, result.weights, examples, result.loss, 0.0, 0.0, 0.0
+def start_round(rules: RoundRules, work: RoundWork, before: EdgeModel) -> list[ClientTask]:
+    """Return the tasks of a round that starts from a model, each with what its client kept in it."""
+    tasks = []
+    for task in work.tasks:
+        own = before.kept.get(task.client, task.kept)  # what it kept under this lease is newer
+        weights = before.weights if own is None else graft(before.weights, rules.local, own)
+        tasks.append(replace(task, weights=weights, kept=None))
+    return tasks
+
+
+def close_round(
+    rules: RoundRules, work: RoundWork, before: EdgeModel, results: Sequence[TaskResult]
+) -> EdgeModel | None:
+    """Return the edge model of a round whose tasks are done, None if too few results are usable."""
+    base, kept, updates = before.weights, dict(before.kept), []
+    for task, examples, result in zip(work.tasks, work.examples, results, strict=True):
+        if rules.local and finite(own := cut(result.weights, rules.local)):
+            kept[task.client] = own
+        sent = rules.attack.tamper(task, result.weights, base)
+        updates.append(
+            ClientUpdate(task.client, work.lease_id, work.index, sent, examples, result.loss, 0.0, 0.0, 0.0)
         )
-        for task, examples, result in zip(work.tasks, work.examples, results, strict=True)
-    ]
-    return average_clients(updates, work.quorum)
+    made = combine_clients(updates, work.quorum, base, rules.rule)
+    if made is None:
+        return None
+    weights, clients = made
+    examples_of = {update.client: update.examples for update in updates}
+    counted = {client: examples_of[client] for client in clients}
+    return EdgeModel(weights, {**before.examples, **counted}, kept)
 
 
 class LazyExecutor:
@@ -143,8 +201,9 @@ class LazyExecutor:
 
     name = "lazy"
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: Trainer, rules: RoundRules = PLAIN) -> None:
         self.trainer = trainer
+        self.rules = rules
         self.rounds: dict[int, dict[int, RoundWork]] = {}
 
     def begin(self, work: RoundWork) -> None:
@@ -155,13 +214,14 @@ class LazyExecutor:
         """Return whether a round is known."""
         return index in self.rounds.get(lease_id, {})
 
-    def result(self, lease_id: int, index: int) -> Weights | None:
+    def result(self, lease_id: int, index: int) -> EdgeModel | None:
         """Compute a round and those it builds on, and return its edge model."""
         work = self.rounds[lease_id][index]
-        base = self.result(lease_id, index - 1) if work.base is None else work.base
-        if base is None:
+        before = self.result(lease_id, index - 1) if work.base is None else EdgeModel(work.base)
+        if before is None:
             return None
-        return close_round(work, self.trainer.train([replace(task, weights=base) for task in work.tasks]))
+        results = self.trainer.train(start_round(self.rules, work, before))
+        return close_round(self.rules, work, before, results)
 
     def leases(self) -> list[int]:
         """Return the leases that have rounds here."""

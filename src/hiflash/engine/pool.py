@@ -9,11 +9,19 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from hiflash.engine.executor import RoundWork, TaskResult, close_round
+from hiflash.engine.executor import (
+    PLAIN,
+    EdgeModel,
+    RoundRules,
+    RoundWork,
+    TaskResult,
+    close_round,
+    start_round,
+)
 from hiflash.messages import ClientTask, Weights
 
 __all__ = ["WorkerPool", "WorkerTrainer", "spans"]
@@ -47,7 +55,7 @@ class _Round:
     missing: int
     done: bool = False
     dropped: bool = False
-    model: Weights | None = None
+    model: EdgeModel | None = None
     followers: list[_Round] = field(default_factory=list)
 
 
@@ -55,11 +63,18 @@ class WorkerPool:
     """An executor with one trainer per thread.
 
     A round's tasks are queued when its starting model is known; the thread that finishes the last one
-    averages them and queues the tasks of the round that builds on it.
+    makes one model of them and queues the tasks of the round that builds on it.
     """
 
-    def __init__(self, make_trainer: Callable[[], WorkerTrainer], workers: int, test_size: int) -> None:
+    def __init__(
+        self,
+        make_trainer: Callable[[], WorkerTrainer],
+        workers: int,
+        test_size: int,
+        rules: RoundRules = PLAIN,
+    ) -> None:
         self.test_size = test_size
+        self.rules = rules
         self._changed = threading.Condition()
         self._queue: list[tuple[float, int, Callable[[WorkerTrainer], None]]] = []
         self._counter = 0
@@ -83,7 +98,7 @@ class WorkerPool:
             rounds = self._rounds.setdefault(work.lease_id, {})
             rounds[work.index] = entry
             if work.base is not None:
-                self._queue_tasks(entry, work.base)
+                self._queue_tasks(entry, EdgeModel(work.base))
                 return
             before = rounds[work.index - 1]
             if before.done:
@@ -95,7 +110,7 @@ class WorkerPool:
         """Return whether a round was taken on and not dropped."""
         return index in self._rounds.get(lease_id, {})
 
-    def result(self, lease_id: int, index: int) -> Weights | None:
+    def result(self, lease_id: int, index: int) -> EdgeModel | None:
         """Wait for a round and return its edge model, None if too few of its clients' are usable."""
         entry = self._rounds[lease_id][index]
         with self._changed:
@@ -167,15 +182,20 @@ class WorkerPool:
         if self._error is not None:
             raise self._error
 
-    def _queue_tasks(self, entry: _Round, base: Weights) -> None:
+    def _queue_tasks(self, entry: _Round, before: EdgeModel) -> None:
         """Queue a round whose starting model is known; the lock is held."""
-        tasks = [replace(task, weights=base) for task in entry.work.tasks]
+        tasks = start_round(self.rules, entry.work, before)
         count = len(tasks)
         for indices in [range(count)] if self._whole_rounds else [range(i, i + 1) for i in range(count)]:
-            self._put(entry.work.due, partial(self._run_tasks, entry, tasks, indices))
+            self._put(entry.work.due, partial(self._run_tasks, entry, before, tasks, indices))
 
     def _run_tasks(
-        self, entry: _Round, tasks: Sequence[ClientTask], indices: range, trainer: WorkerTrainer
+        self,
+        entry: _Round,
+        before: EdgeModel,
+        tasks: Sequence[ClientTask],
+        indices: range,
+        trainer: WorkerTrainer,
     ) -> None:
         if entry.dropped:
             return
@@ -185,7 +205,8 @@ class WorkerPool:
             entry.missing -= len(indices)
             if entry.missing:
                 return
-        model = close_round(entry.work, [result for result in entry.results if result is not None])
+        results = [result for result in entry.results if result is not None]
+        model = close_round(self.rules, entry.work, before, results)
         with self._changed:
             entry.model, entry.done, entry.results = model, True, []
             for follower in entry.followers:

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from hiflash.engine.executor import RoundWork, TaskResult
+from hiflash.engine.executor import EdgeModel, RoundWork, TaskResult
 from hiflash.engine.pool import spans
 from hiflash.engine.ray_cluster import RayConnection
 from hiflash.engine.ray_worker import Setup, evaluate_spans, run_round, train_task
@@ -87,15 +87,18 @@ class RayExecutor:
         """Return whether a round was taken on and not dropped."""
         return index in self._rounds.get(lease_id, {})
 
-    def result(self, lease_id: int, index: int) -> Weights | None:
+    def result(self, lease_id: int, index: int) -> EdgeModel | None:
         """Wait for a round and return its edge model, None if too few of its clients' are usable."""
         entry = self._rounds[lease_id][index]
         while self._waiting and (entry.reference is None or lease_id in self._running):
             self._settle(wait=True)
             self._hand_over()
         (model,) = self._get([entry.reference])
-        # A copy, because the object store keeps what somebody looks at.
-        return None if model is None else np.array(model)
+        if model is None:
+            return None
+        # Copies, because the object store keeps what somebody looks at.
+        kept = {client: np.array(values) for client, values in model.kept.items()}
+        return replace(model, weights=np.array(model.weights), kept=kept)  # type: ignore[no-any-return]
 
     def leases(self) -> list[int]:
         """Return the leases that have rounds here."""

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiflash.engine.executor import RoundWork, TaskResult, close_round
+from hiflash.engine.executor import (
+    EdgeModel,
+    RoundRules,
+    RoundWork,
+    TaskResult,
+    close_round,
+    start_round,
+)
 from hiflash.engine.pool import WorkerTrainer
 from hiflash.messages import ClientTask, Weights
 
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Setup", "evaluate_spans", "run_round", "train_task"]
 
 KEPT = 2  # trainers in a process: an old one holds its dataset in the object store
-_trainers: dict[str, WorkerTrainer] = {}
+_made: dict[str, tuple[WorkerTrainer, RoundRules]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +49,7 @@ class Setup:
     parts: list[np.ndarray]
     x_test: np.ndarray
     y_test: np.ndarray
+    rules: RoundRules
 
     def make_trainer(self) -> WorkerTrainer:
         """Return a trainer that computes on one thread and reads the data where they lie."""
@@ -60,35 +68,37 @@ class Setup:
         )()
 
 
-def run_round(setup: Sequence[Any], base: Weights | None, work: RoundWork) -> Weights | None:
-    """Return the edge model of a round that starts from `base`; from an unusable one nothing can start."""
-    if base is None:
+def run_round(setup: Sequence[Any], start: Weights | EdgeModel | None, work: RoundWork) -> EdgeModel | None:
+    """Return the edge model of a round that starts from another; from an unusable one nothing can start."""
+    if start is None:
         return None
-    tasks = [replace(task, weights=base) for task in work.tasks]
-    return close_round(work, _trainer(setup).train(tasks))
+    trainer, rules = _of(setup)
+    before = start if isinstance(start, EdgeModel) else EdgeModel(start)
+    return close_round(rules, work, before, trainer.train(start_round(rules, work, before)))
 
 
 def train_task(setup: Sequence[Any], base: Weights, task: ClientTask) -> TaskResult:
     """Return the result of one client task."""
-    return _trainer(setup).train([replace(task, weights=base)])[0]
+    return _of(setup)[0].train([replace(task, weights=base)])[0]
 
 
 def evaluate_spans(
     setup: Sequence[Any], weights: Weights, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[int, float]]:
     """Return right answers and summed loss of some spans of the test set, one by one."""
-    trainer = _trainer(setup)
+    trainer, _ = _of(setup)
     return [trainer.evaluate(weights, start, stop) for start, stop in spans]
 
 
-def _trainer(setup: Sequence[Any]) -> WorkerTrainer:
-    """Return the trainer of a setup, given as the only item of a list: Ray would fetch a bare reference."""
+def _of(setup: Sequence[Any]) -> tuple[WorkerTrainer, RoundRules]:
+    """Return what a setup makes. It is the only item of a list: Ray would fetch a bare reference."""
     (reference,) = setup
     key = reference.hex()
-    if key not in _trainers:
+    if key not in _made:
         import ray
 
-        while len(_trainers) >= KEPT:
-            del _trainers[next(iter(_trainers))]
-        _trainers[key] = ray.get(reference).make_trainer()
-    return _trainers[key]
+        while len(_made) >= KEPT:
+            del _made[next(iter(_made))]
+        fetched = ray.get(reference)
+        _made[key] = fetched.make_trainer(), fetched.rules
+    return _made[key]

@@ -17,7 +17,7 @@ from typing import Any
 from hiflash.core.cloud import Cloud
 from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful
-from hiflash.engine.executor import Executor, begin, promise, resolve
+from hiflash.engine.executor import Executor, PendingModel, begin, resolve
 from hiflash.engine.ledger import Ledger
 from hiflash.engine.world import RoundTiming, World
 from hiflash.errors import ProtocolError
@@ -58,7 +58,7 @@ class RoundEnd:
 class Simulator(Stateful):
     """Drives one cloud and its edges through virtual time, one event per `step`."""
 
-    STATE = ("now", "heap", "counter", "last_slot", "slot_due", "deadline", "open_rounds")
+    STATE = ("now", "heap", "counter", "last_slot", "slot_due", "deadline", "open_rounds", "kept")
 
     def __init__(
         self,
@@ -89,6 +89,7 @@ class Simulator(Stateful):
         self.slot_due = False
         self.deadline = math.inf
         self.open_rounds: dict[int, Round] = {}
+        self.kept: dict[int, Weights] = {}  # what clients keep to themselves, if the model has such parts
 
     def start(self) -> None:
         """Let every edge check in at time zero."""
@@ -288,12 +289,16 @@ class Simulator(Stateful):
         """Take note of an edge round and have it computed, unless its upload is known to be refused."""
         timeline = self.ledger.open[opened.lease_id].timeline
         timing = timeline.rounds[opened.index]
+        if self.kept:
+            tasks = (replace(task, kept=self.kept.get(task.client)) for task in opened.tasks)
+            opened = replace(opened, tasks=tuple(tasks))
         self.open_rounds[opened.edge] = opened
         self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index))
         quorum = self.edges[opened.edge].needed
         enough = len(timing.reporting) >= quorum
         if self.executor is not None and enough and not self.cloud.stale(opened.lease_id):
-            begin(promise(self._updates(opened), quorum), self.executor, timeline.arrives_at)
+            model = PendingModel(tuple(self._updates(opened)), quorum)
+            begin(model, self.executor, timeline.arrives_at)
 
     def _updates(self, opened: Round) -> list[ClientUpdate]:
         """Return what the clients that report in time will deliver; instead of weights, their tasks."""
@@ -319,13 +324,15 @@ class Simulator(Stateful):
         return self.ledger.open[opened.lease_id].timeline.rounds[opened.index]
 
     def _arrive(self, upload: Upload) -> None:
-        weights = upload.weights
         if self.executor is not None and not self.cloud.stale(upload.lease_id):
-            weights = resolve(weights, self.executor, self.now)
-            if weights is None:
+            model = resolve(upload.weights, self.executor, self.now)
+            if model is None:
                 self._give_up(Abandon(upload.edge, upload.lease_id, upload.check_in, self.now))
                 return
-        self._from_cloud(self.cloud.handle(replace(upload, weights=weights, now=self.now)))
+            # Only now: what is refused as stale may never have been computed, and must leave no trace.
+            self.kept.update(model.kept)
+            upload = replace(upload, weights=model.weights, examples=sum(model.examples.values()))
+        self._from_cloud(self.cloud.handle(replace(upload, now=self.now)))
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1

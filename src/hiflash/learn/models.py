@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
-from hiflash.weights import Spec
+from hiflash.weights import Spans, Spec
 
 __all__ = [
     "MODELS",
     "FlatModel",
+    "batch_norm_spans",
     "build_model",
     "femnist_cnn",
     "initial_weights",
@@ -87,6 +90,20 @@ def initial_weights(make_model: Callable[[], nn.Module], seed: int) -> tuple[Wei
         torch.manual_seed(seed)
         flat = FlatModel(make_model(), torch.device("cpu"))
     return flat.values.numpy().copy(), flat.spec, flat.trainable
+
+
+def batch_norm_spans(module: nn.Module) -> Spans:
+    """Return where the parameters and running statistics of BatchNorm layers lie in the flat vector."""
+    norms = {name for name, layer in module.named_modules() if isinstance(layer, _BatchNorm)}
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for name, shape in FlatModel(module, torch.device("cpu")).spec.tensors:
+        stop = start + math.prod(shape)
+        if name.rpartition(".")[0] in norms:
+            joins = bool(spans) and spans[-1][1] == start
+            spans[-1:] = [(spans[-1][0], stop)] if joins else [*spans[-1:], (start, stop)]
+        start = stop
+    return tuple(spans)
 
 
 class FlatModel:

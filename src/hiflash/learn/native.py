@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -36,7 +37,8 @@ class NativeTrainer:
     """Trains and evaluates like `TorchTrainer`, to within rounding. Not thread-safe: one for every worker.
 
     The C call releases the interpreter lock. The same task gives the same bits on any worker of the
-    machine. `momentum` and `weight_decay` are those of torch.optim.SGD, whose state is new in each task.
+    machine. `momentum` and `weight_decay` are those of torch.optim.SGD, whose state is new in each task,
+    `clip_norm` is that of torch's `clip_grad_norm_` on the gradient of the loss.
     """
 
     name = "native"
@@ -51,6 +53,7 @@ class NativeTrainer:
         mu: float = 0.0,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
+        clip_norm: float = math.inf,
         augment: bool = False,
         isa: str = "native",
     ) -> None:
@@ -65,7 +68,7 @@ class NativeTrainer:
         self.slots = packed_slots(stages, compiler.machine.lanes)[0]
         self.workspace = _aligned(self.library.workspace_floats())
         self.batch = batch
-        self.hyper = (mu, momentum, weight_decay)
+        self.hyper = (mu, momentum, weight_decay, clip_norm)
         self.parts = samples.parts
         self.x, self.y = _arrays(samples.x, samples.y, stages[-1].outs)
         self.x_test, self.y_test = _arrays(samples.x_test, samples.y_test, stages[-1].outs)
@@ -115,7 +118,7 @@ def _declare(library: ctypes.CDLL) -> None:
     library.workspace_floats.restype = ctypes.c_long
     library.workspace_floats.argtypes = []
     library.train.restype = ctypes.c_double
-    library.train.argtypes = [*[pointer] * 5, integer, integer, *[pointer] * 2, *[real] * 4]
+    library.train.argtypes = [*[pointer] * 5, integer, integer, *[pointer] * 2, *[real] * 5]
     library.evaluate.restype = ctypes.c_long
     library.evaluate.argtypes = [*[pointer] * 3, *[ctypes.c_long] * 2, integer, *[pointer] * 3]
 

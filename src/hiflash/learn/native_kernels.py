@@ -327,6 +327,17 @@ INLINE int answer(int classes, const float *z)
     return best;
 }
 
+/* torch's clip_grad_norm_: a NaN or an infinity spreads, and so stays visible. */
+INLINE void clip_gradient(int size, float clip, float *restrict gradient)
+{
+    if (clip == INFINITY) return;
+    double squares = 0;
+    for (int i = 0; i < size; i++) squares += (double)gradient[i] * gradient[i];
+    const float factor = clip / ((float)sqrt(squares) + 1e-6f);
+    if (factor >= 1) return;
+    for (int i = 0; i < size; i++) gradient[i] *= factor;
+}
+
 /* torch.optim.SGD behind the proximal term of FedProx: g + mu (u - w). */
 INLINE void sgd(int size, float lr, float mu, float momentum, float decay, const float *restrict anchor,
                 float *restrict gradient, float *restrict velocity, float *restrict u)

@@ -52,7 +52,7 @@ static void set_weights(float *ws, int count, const int *slots, const float *wei
 /* All steps of a client task. `index` has the samples of all steps, batches[step] of them each. */
 double train(float *ws, const float *x, const int64_t *labels, const int64_t *index, const int *batches,
              int steps, int count, const int *slots, float *weights, float lr, float mu, float momentum,
-             float decay)
+             float decay, float clip)
 {
     double loss = 0;
     set_weights(ws, count, slots, weights);
@@ -74,6 +74,7 @@ double train(float *ws, const float *x, const int64_t *labels, const int64_t *in
         }
         loss += step_loss / batch;
         index += batch;
+        clip_gradient(SIZE, clip, ws + GRADIENT);
         sgd(SIZE, lr, mu, momentum, decay, ws + ANCHOR, ws + GRADIENT, ws + VELOCITY, ws + WEIGHTS);
         repack(ws);
     }

@@ -6,6 +6,7 @@ rounding: batched kernels add up in another order, so which tasks share a call s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch.nn import functional
 
 from hiflash.engine.executor import TaskResult
 from hiflash.errors import ConfigError
-from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, task_batches
+from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, clip_factor, task_batches
 from hiflash.messages import ClientTask
 from hiflash.seeding import rng
 
@@ -47,9 +48,10 @@ class StackedTrainer(TorchTrainer):
         mu: float = 0.0,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
+        clip_norm: float = math.inf,
         augment: bool = False,
     ) -> None:
-        solver = {"mu": mu, "momentum": momentum, "weight_decay": weight_decay}
+        solver = {"mu": mu, "momentum": momentum, "weight_decay": weight_decay, "clip_norm": clip_norm}
         super().__init__(make_model, samples, batch=batch, augment=augment, **solver)
         module = self.flat.module
         self._parameters = dict(module.named_parameters())
@@ -95,6 +97,8 @@ class StackedTrainer(TorchTrainer):
                 x, y, shares = self._stack_batches([tasks[i] for i in rows], [batches[i] for i in rows], step)
                 state, trained = values[rows], values[rows, :trainable]
                 change, loss, statistics = self._step(state, x, y, shares)
+                if self.clip_norm < math.inf:
+                    change.mul_(clip_factor(change, self.clip_norm))
                 if anchors is not None:  # FedProx: u -= eta (g + mu (u - w))
                     change.add_(trained - anchors[rows], alpha=self.mu)
                 if self.weight_decay:

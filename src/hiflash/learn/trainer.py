@@ -17,7 +17,7 @@ from hiflash.learn.models import FlatModel
 from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
 
-__all__ = ["Samples", "TorchTrainer", "resolve_device", "task_batches"]
+__all__ = ["Samples", "TorchTrainer", "clip_factor", "resolve_device", "task_batches"]
 
 EVALUATION_BATCH = 500
 
@@ -55,6 +55,16 @@ def task_batches(task: ClientTask, part: np.ndarray, batch: int) -> list[np.ndar
     return batches
 
 
+def clip_factor(gradient: Tensor, clip_norm: float) -> Tensor:
+    """Return what brings each gradient's norm to at most `clip_norm`, as torch's `clip_grad_norm_` has it.
+
+    It is for the gradient of the loss: the proximal term and weight decay come behind it. Of a NaN it is
+    NaN, so that one stays visible.
+    """
+    norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+    return torch.clamp(clip_norm / (norm + 1e-6), max=1.0)
+
+
 class TorchTrainer:
     """Trains and evaluates with autograd. Not thread-safe: every worker has one of its own."""
 
@@ -70,6 +80,7 @@ class TorchTrainer:
         mu: float = 0.0,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
+        clip_norm: float = math.inf,
         augment: bool = False,
     ) -> None:
         self.samples = samples
@@ -77,6 +88,7 @@ class TorchTrainer:
         self.mu = mu
         self.momentum = momentum
         self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
         self.augment = augment
         self.flat = FlatModel(make_model(), samples.x.device)
 
@@ -114,6 +126,8 @@ class TorchTrainer:
             loss = functional.cross_entropy(flat.module(x), self.samples.y[index])
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
             loss_sum += loss.item()
+            if self.clip_norm < math.inf:
+                flat.gradient.mul_(clip_factor(flat.gradient, self.clip_norm))
             if anchor is not None:  # FedProx: u -= eta (g + mu (u - w))
                 flat.gradient.add_(trained - anchor, alpha=self.mu)
             if self.weight_decay:

@@ -1,0 +1,101 @@
+"""Rules that make one model of many, and what each withstands: plain functions of flat vectors.
+
+Median and trimmed mean: Yin et al. 2018. Krum and multi-Krum: Blanchard et al. 2017. One set of rules
+serves edges and the synchronous cloud. Models come sorted by id: sums are taken, and ties broken, in
+that order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.messages import Weights
+from hiflash.weights import weighted_mean
+
+__all__ = ["MEAN", "Rule", "clip_towards", "krum", "trimmed_mean"]
+
+COLUMNS = 1 << 16  # coordinates sorted at once: a copy of all models in double precision may not fit
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How models are combined. `mean` and `norm_clip` weigh by samples, the others every model alike."""
+
+    name: str = "mean"
+    trim: float = 0.0
+    byzantine: int = 0
+    keep: int = 1
+    clip_norm: float = math.inf
+
+    @property
+    def least(self) -> int:
+        """Return the fewest models that the rule can be applied to.
+
+        >>> Rule("krum", byzantine=2).least
+        7
+        """
+        if self.name != "krum":
+            return 1
+        return max(2 * self.byzantine + 3, self.byzantine + 2 + self.keep)
+
+    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
+        """Return one model of at least `least` finite ones that all started from `base`."""
+        if self.name == "median":
+            return trimmed_mean(models, (len(models) - 1) // 2)
+        if self.name == "trimmed_mean":
+            return trimmed_mean(models, math.floor(self.trim * len(models) + 1e-9))  # 0.29 * 100 is below 29
+        if self.name == "krum":
+            return krum(models, self.byzantine, self.keep)
+        if self.name == "norm_clip":
+            models = [clip_towards(base, model, self.clip_norm) for model in models]
+        return weighted_mean(models, counts)
+
+
+MEAN = Rule()
+
+
+def trimmed_mean(models: Sequence[Weights], trimmed: int) -> Weights:
+    """Return the mean of every coordinate without its `trimmed` smallest and largest values.
+
+    >>> trimmed_mean([np.float32([v]) for v in (-100, 1, 2, 6, 9)], 1).tolist()
+    [3.0]
+    """
+    size = len(models[0])
+    combined = np.empty(size, np.float32)
+    for start in range(0, size, COLUMNS):
+        span = slice(start, start + COLUMNS)
+        values = np.sort(np.stack([model[span] for model in models]).astype(np.float64), axis=0)
+        combined[span] = values[trimmed : len(models) - trimmed].mean(axis=0)
+    return combined
+
+
+def krum(models: Sequence[Weights], byzantine: int, keep: int) -> Weights:
+    """Return the mean of the `keep` models that lie closest to their n - byzantine - 2 nearest others."""
+    nearest = len(models) - byzantine - 2
+    # The first entry of a sorted row is the distance of a model to itself.
+    scores = np.sort(_squared_distances(models), axis=1)[:, 1 : nearest + 1].sum(axis=1)
+    chosen = sorted(np.argsort(scores, kind="stable")[:keep].tolist())
+    return weighted_mean([models[index] for index in chosen], [1] * keep)
+
+
+def clip_towards(base: Weights, model: Weights, clip_norm: float) -> Weights:
+    """Return the model, moved back towards `base` if it is further than `clip_norm` away from it."""
+    change = model.astype(np.float64) - base
+    distance = math.sqrt(float(np.square(change).sum()))
+    if distance <= clip_norm:
+        return model
+    return (base + change * (clip_norm / distance)).astype(np.float32)
+
+
+def _squared_distances(models: Sequence[Weights]) -> npt.NDArray[np.float64]:
+    distances = np.zeros((len(models), len(models)))
+    for i, model in enumerate(models):
+        wide = model.astype(np.float64)
+        for j in range(i):
+            distances[i, j] = distances[j, i] = float(np.square(wide - models[j]).sum())
+    return distances

@@ -1,0 +1,30 @@
+"""Poisoned data: what malicious clients learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+__all__ = ["flip_labels"]
+
+
+def flip_labels(
+    x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], malicious: Collection[int], classes: int
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Return samples, labels and parts in which malicious clients have label c as `classes - 1 - c`.
+
+    They get copies of their samples: others may hold the same ones.
+    """
+    poisoned = list(parts)
+    taken, size = [], len(y)
+    for client in sorted(malicious):
+        taken.append(parts[client])
+        poisoned[client] = np.arange(size, size + len(parts[client]))
+        size += len(parts[client])
+    copies = np.concatenate(taken, dtype=np.int64)
+    return (
+        np.concatenate([x, x[copies]]),
+        np.concatenate([y, classes - 1 - y[copies]]),
+        poisoned,
+    )
