@@ -12,6 +12,7 @@ from hiflash.config import Config
 from hiflash.core.aggregation import Delta, Interpolate, Mixing
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cloud import Cloud
+from hiflash.core.compression import Codec, Downlink, Payloads, Uplink, make_codec
 from hiflash.core.cost import WanLink, compute_seconds, send_seconds
 from hiflash.core.edge import ClientPlan, Edge
 from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPolicy
@@ -23,6 +24,7 @@ from hiflash.engine.world import World
 from hiflash.messages import Weights
 from hiflash.population import Population
 from hiflash.seeding import rng
+from hiflash.weights import Spec
 
 __all__ = ["client_plan", "simulator"]
 
@@ -33,15 +35,21 @@ def simulator(
     config: Config,
     population: Population,
     initial: Weights,
-    values: int,
+    spec: Spec,
     executor: Executor | None,
     log: Log,
 ) -> Simulator:
-    """Return a simulation at its start; a model sent has `values` numbers, and no executor trains nothing."""
+    """Return a simulation at its start, of models of this shape; no executor trains nothing."""
     plans = {examples: client_plan(config, examples) for examples in np.unique(population.examples).tolist()}
     of_clients = [plans[examples] for examples in population.examples.tolist()]
-    world = _world(config, population, of_clients, values)
+    download, upload = (
+        make_codec(name, spec, config.wan.topk) for name in (config.wan.download, config.wan.upload)
+    )
+    payloads = Payloads.of(4 * spec.size, download, upload)
+    world = _world(config, population, of_clients, spec.size, payloads)
     trains = executor is not None
+    if not trains:  # there are no models to compress: only their sizes count
+        download = upload = None
     edges = [_edge(config, index, world, cluster, of_clients, trains)
              for index, cluster in enumerate(population.clusters)]  # fmt: skip
     synchronous = config.cloud.schedule == "sync"
@@ -56,6 +64,7 @@ def simulator(
         slot_s=config.resources.slot_s,
         compute_weight=config.cost.compute_weight,
         send_weight=config.cost.send_weight,
+        payloads=payloads,
     )
     limits = {
         "communications": _number(config.stop.communications),
@@ -63,7 +72,7 @@ def simulator(
         "virtual_s": _number(config.stop.virtual_s),
     }
     return Simulator(
-        _cloud(config, initial, edges, slotted),
+        _cloud(config, initial, edges, slotted, download),
         edges,
         world,
         ledger,
@@ -71,6 +80,7 @@ def simulator(
         slot_s=config.resources.slot_s if slotted else None,
         limits=limits,
         log=log,
+        uplink=Uplink(upload),
     )
 
 
@@ -83,7 +93,9 @@ def client_plan(config: Config, examples: int) -> ClientPlan:
     return ClientPlan(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
 
 
-def _cloud(config: Config, initial: Weights, edges: Sequence[Edge], slotted: bool) -> Cloud:
+def _cloud(
+    config: Config, initial: Weights, edges: Sequence[Edge], slotted: bool, download: Codec | None
+) -> Cloud:
     cloud, seed = config.cloud, config.seed
     examples = {edge.edge: edge.examples for edge in edges}
     norm_bound = _number(cloud.norm_bound) or math.inf
@@ -96,6 +108,7 @@ def _cloud(config: Config, initial: Weights, edges: Sequence[Edge], slotted: boo
             deadline_s=_number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
             norm_bound=norm_bound,
+            download=Downlink(download),
         )
     mixing: Mixing = Interpolate(cloud.alpha, cloud.penalty)
     if cloud.mixing == "delta":
@@ -115,6 +128,7 @@ def _cloud(config: Config, initial: Weights, edges: Sequence[Edge], slotted: boo
         slot_s=config.resources.slot_s,
         slotted=slotted,
         norm_bound=norm_bound,
+        download=Downlink(download),
     )
 
 
@@ -144,7 +158,13 @@ def _edge(
     )
 
 
-def _world(config: Config, population: Population, plans: Sequence[ClientPlan], values: int) -> World:
+def _world(
+    config: Config,
+    population: Population,
+    plans: Sequence[ClientPlan],
+    values: int,
+    payloads: Payloads,
+) -> World:
     resources, seed = config.resources, config.seed
     clients, edges = config.federation.clients, config.federation.edges
     low, high = resources.f_ghz
@@ -162,7 +182,8 @@ def _world(config: Config, population: Population, plans: Sequence[ClientPlan], 
         to_own_edge_hz[cluster] = to_edge_hz[cluster]
         np.maximum(to_best_edge_hz, to_edge_hz, out=to_best_edge_hz)
     to_own_edge_s = send_seconds(values, to_own_edge_hz, resources.snr_db)
-    to_best_edge_s = send_seconds(values, to_best_edge_hz, resources.snr_db)
+    # What a flat client sends to the cloud is what passes its access hop.
+    to_best_edge_s = send_seconds(payloads.up / 4, to_best_edge_hz, resources.snr_db)
     return World(
         compute_s=compute_s,
         # A flat client uses the access hop of its best edge.
@@ -172,6 +193,7 @@ def _world(config: Config, population: Population, plans: Sequence[ClientPlan], 
         clusters=population.clusters,
         links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
         model_bytes=4 * values,
+        payloads=payloads,
         seed=seed,
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
         if resources.fluctuation == "on"

@@ -60,7 +60,7 @@ class Federation:
             plan = client_plan(self.config, int(self.population.examples[0]))
             steps, seed = self.config.stop.steps, self.config.seed
             return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)
-        return simulator(self.config, self.population, self.initial, self.spec.size, self.pool, log)
+        return simulator(self.config, self.population, self.initial, self.spec, self.pool, log)
 
     def close(self) -> None:
         """End the workers."""

@@ -41,7 +41,7 @@ class AsyncCloud(Cloud):
         enforce: str = "admit",
         slot_s: float,
         slotted: bool = True,
-        **limits: float,
+        **limits: Any,
     ) -> None:
         super().__init__(weights, examples, **limits)
         self.mixing = mixing

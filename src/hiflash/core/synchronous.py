@@ -47,7 +47,7 @@ class SyncCloud(Cloud):
         seed: int,
         deadline_s: float = math.inf,
         quorum: float = 1.0,
-        **limits: float,
+        **limits: Any,
     ) -> None:
         super().__init__(weights, examples, **limits)
         self.participants = participants

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hiflash.core.cloud import Cloud
+from hiflash.core.compression import Uplink
 from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful
 from hiflash.engine.executor import Executor, begin, promise, resolve
@@ -69,6 +70,7 @@ class Simulator(Stateful):
         slot_s: float | None,
         limits: Mapping[str, float | None],
         log: Callable[[float, str, Mapping[str, Any]], None],
+        uplink: Uplink | None = None,
     ) -> None:
         self.cloud = cloud
         self.edges = list(edges)
@@ -78,6 +80,7 @@ class Simulator(Stateful):
         self.slot_s = slot_s
         self.limits = limits
         self.log = log
+        self.uplink = uplink or Uplink()
         self.now = 0.0
         self.heap: list[tuple[float, int, Any]] = []
         self.counter = 0
@@ -161,6 +164,7 @@ class Simulator(Stateful):
             "edges": [edge.snapshot() for edge in self.edges],
             "world": self.world.snapshot(),
             "ledger": self.ledger.snapshot(),
+            "uplink": self.uplink.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -171,6 +175,7 @@ class Simulator(Stateful):
             edge.restore(saved)
         self.world.restore(state["world"])
         self.ledger.restore(state["ledger"])
+        self.uplink.restore(state["uplink"])
 
     def _push(self, time: float, event: Any) -> None:
         self.counter += 1
@@ -227,7 +232,8 @@ class Simulator(Stateful):
                     self._from_edge(self.edges[effect.edge].handle(effect))
 
     def _grant(self, grant: Grant) -> None:
-        timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now)
+        first = not self.ledger.grants[grant.edge]
+        timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now, first=first)
         self.ledger.granted(grant, timeline)
         self._log("grant", edge=grant.edge, lease=grant.lease_id, version=grant.base_version,
                   threshold=str(grant.threshold), rounds=len(timeline.rounds))  # fmt: skip
@@ -311,13 +317,19 @@ class Simulator(Stateful):
         return self.ledger.open[opened.lease_id].timeline.rounds[opened.index]
 
     def _arrive(self, upload: Upload) -> None:
-        weights = upload.weights
+        weights, left = upload.weights, None
         if self.executor is not None and not self.cloud.stale(upload.lease_id):
             weights = resolve(weights, self.executor, self.now)
             if weights is None:
                 self._give_up(Abandon(upload.edge, upload.lease_id, upload.check_in, self.now))
                 return
-        self._from_cloud(self.cloud.handle(replace(upload, weights=weights, now=self.now)))
+            lease = self.cloud.leases[upload.lease_id]
+            weights, left = self.uplink.send(upload.edge, weights, lease.received, lease.base)
+        effects = self.cloud.handle(replace(upload, weights=weights, now=self.now))
+        # A refused upload changes nothing, so it cannot matter whether it was computed.
+        if left is not None and self.cloud.verdicts[upload.lease_id].status != "rejected":
+            self.uplink.keep(upload.edge, left)
+        self._from_cloud(effects)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
