@@ -80,7 +80,7 @@ def simulator(
         slot_s=config.resources.slot_s if slotted else None,
         limits=limits,
         log=log,
-        uplink=Uplink(upload),
+        uplink=Uplink(upload, spec),
     )
 
 

@@ -98,7 +98,8 @@ class Int8:
         scales = np.frombuffer(payload, "<f4", count=len(self.sizes))
         levels = np.frombuffer(payload, np.int8, offset=scales.nbytes).astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # 0 * inf
-            return levels * np.repeat(scales, self.sizes)
+            levels *= np.repeat(scales, self.sizes)
+        return levels
 
 
 class TopK:
@@ -187,8 +188,9 @@ class Uplink(Stateful):
 
     STATE = ("residuals",)
 
-    def __init__(self, codec: Codec | None = None) -> None:
+    def __init__(self, codec: Codec | None = None, spec: Spec | None = None) -> None:
         self.codec = codec
+        self.variances = _variances(spec) if spec else None
         self.residuals: dict[int, Weights] = {}
 
     def send(
@@ -206,11 +208,20 @@ class Uplink(Stateful):
                 change += self.residuals[edge]
             sent = change if self.codec is None else _carry(self.codec, change)
             left = change - sent if self.codec is not None and self.codec.partial else None
-            return base + sent, left
+            rebuilt = base + sent
+        if self.variances is not None:  # a change that is a little off must not make one negative
+            np.maximum(rebuilt, 0, out=rebuilt, where=self.variances)
+        return rebuilt, left
 
     def keep(self, edge: int, left: Weights) -> None:
         """Remember what an upload left out, once the cloud has taken it."""
         self.residuals[edge] = left
+
+
+def _variances(spec: Spec) -> np.ndarray | None:
+    """Return where the running variances of BatchNorm lie in a model, None if it has none."""
+    parts = [np.full(math.prod(shape), name.endswith("running_var")) for name, shape in spec.tensors]
+    return np.concatenate(parts) if any(part.any() for part in parts) else None
 
 
 def _carry(codec: Codec, vector: Weights) -> Weights:
