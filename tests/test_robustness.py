@@ -104,9 +104,9 @@ def test_it_does_not_matter_when_a_round_is_computed(variant: str) -> None:
         federation = build(config, DATA, model_of(settings))
         pool = federation.pool
         executor: Any = LazyExecutor(pool, pool.rules) if lazy else pool
-        sizes = federation.spec.size, federation.parameters
+        shape = federation.spec, federation.parameters
         engine = simulator(
-            config, federation.population, federation.initial, *sizes, executor, None, lambda *_: None
+            config, federation.population, federation.initial, *shape, executor, None, lambda *_: None
         )
         engine.start()
         while max(engine.used().values()) < 1:

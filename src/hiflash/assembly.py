@@ -12,6 +12,7 @@ from hiflash.config import Config
 from hiflash.core.association import label_distribution, latency_tiers
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cloud import Cloud
+from hiflash.core.compression import Codec, Downlink, Payloads, Uplink, make_codec
 from hiflash.core.cost import WanLink
 from hiflash.core.edge import ClientPlan, Edge
 from hiflash.core.selection import Selection, TierSelection, UniformSelection
@@ -26,6 +27,7 @@ from hiflash.parts import MIXINGS, threshold_policy
 from hiflash.population import Population
 from hiflash.resources import local_steps
 from hiflash.seeding import rng
+from hiflash.weights import Spec
 
 __all__ = ["check_clusters", "client_plan", "simulator"]
 
@@ -36,7 +38,7 @@ def simulator(
     config: Config,
     population: Population,
     initial: Weights,
-    values: int,
+    spec: Spec,
     trained: int,
     executor: Executor | None,
     recall: Callable[[Weights], tuple[float, ...]] | None,
@@ -44,13 +46,19 @@ def simulator(
 ) -> Simulator:
     """Return a simulation at its start; no executor trains nothing.
 
-    A model sent has `values` numbers, the first `trained` of which are learned. `recall` measures a model
+    Models have the shape `spec`, and their first `trained` numbers are learned. `recall` measures a model
     class by class, for methods that look at that.
     """
     plans = {examples: client_plan(config, examples) for examples in np.unique(population.examples).tolist()}
     of_clients = [plans[examples] for examples in population.examples.tolist()]
-    world = _world(config, population, values)
+    download, upload = (
+        make_codec(name, spec, config.wan.topk) for name in (config.wan.download, config.wan.upload)
+    )
+    payloads = Payloads.of(4 * spec.size, download, upload)
+    world = _world(config, population, spec.size, payloads)
     trains = executor is not None
+    if not trains:  # there are no models to compress: only their sizes count
+        download = upload = None
     edges = [_edge(config, index, world, cluster, of_clients, trains)
              for index, cluster in enumerate(population.clusters)]  # fmt: skip
     synchronous = config.cloud.schedule == "sync"
@@ -65,6 +73,7 @@ def simulator(
         slot_s=config.resources.slot_s,
         compute_weight=config.cost.compute_weight,
         send_weight=config.cost.send_weight,
+        payloads=payloads,
     )
     limits = {
         "communications": _number(config.stop.communications),
@@ -72,7 +81,7 @@ def simulator(
         "virtual_s": _number(config.stop.virtual_s),
     }
     return Simulator(
-        _cloud(config, initial, trained, edges, slotted, population, world),
+        _cloud(config, initial, trained, edges, slotted, population, world, download),
         edges,
         world,
         ledger,
@@ -81,6 +90,7 @@ def simulator(
         limits=limits,
         recall=recall,
         log=log,
+        uplink=Uplink(upload, spec),
     )
 
 
@@ -111,6 +121,7 @@ def _cloud(
     slotted: bool,
     population: Population,
     world: World,
+    download: Codec | None,
 ) -> Cloud:
     cloud, seed = config.cloud, config.seed
     examples = {edge.edge: edge.examples for edge in edges}
@@ -124,6 +135,7 @@ def _cloud(
             quorum=cloud.quorum,
             rule=cloud.rule(),
             norm_bound=norm_bound,
+            download=Downlink(download),
         )
     return AsyncCloud(
         initial,
@@ -136,6 +148,7 @@ def _cloud(
         slotted=slotted,
         concurrency=_number(cloud.concurrency) or math.inf,
         norm_bound=norm_bound,
+        download=Downlink(download),
     )
 
 
@@ -189,20 +202,24 @@ def _edge(
     )
 
 
-def _world(config: Config, population: Population, values: int) -> World:
+def _world(config: Config, population: Population, values: int, payloads: Payloads) -> World:
     resources, edges = config.resources, config.federation.edges
     compute_s = population.resources.compute_s
-    own_send_s = population.resources.own_send_s(population.edge_clusters)
-    best = config.federation.flat or config.federation.association == "latency"
+    send_s = own_send_s = population.resources.own_send_s(population.edge_clusters)
+    # A flat client uses the access hop of its best edge, and a latency tier is made of such clients.
+    if config.federation.flat:  # what it sends to the cloud is what passes that hop
+        send_s = population.resources.best_send_s * payloads.up / (4 * values)
+    elif config.federation.association == "latency":
+        send_s = population.resources.best_send_s
     return World(
         compute_s=compute_s,
-        # A flat client uses the access hop of its best edge, and a latency tier is made of such clients.
-        send_s=population.resources.best_send_s if best else own_send_s,
+        send_s=send_s,
         # The unit of cost is the mean edge at H = 2, for flat methods too: so they can be compared.
         cost_unit_s=(2 * float(compute_s.sum()) / edges, 2 * float(own_send_s.sum()) / edges),
         clusters=population.clusters,
         links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
         model_bytes=4 * values,
+        payloads=payloads,
         seed=config.seed,
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
         if resources.fluctuation == "on"

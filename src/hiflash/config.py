@@ -278,6 +278,15 @@ class WanSection(_Section):
     jitter: Annotated[float, Field(ge=0, le=3)] = _key(
         0.25, "in [0, 3]", "log-normal spread of transfer times"
     )
+    upload: Literal["none", "fp16", "int8", "topk"] = _key(
+        "none", '"none", "fp16", "int8" or "topk"', "compression of what the cloud is sent"
+    )
+    download: Literal["none", "fp16", "int8", "topk"] = _key(
+        "none", '"none", "fp16", "int8" or "topk"', "compression of what the cloud sends"
+    )
+    topk: Annotated[float, Field(gt=0, le=0.5)] = _key(
+        0.01, "in (0, 0.5]", "topk: share of the values that is sent, each with its index"
+    )
 
 
 class EvaluateSection(_Section):
@@ -448,6 +457,8 @@ class Config(_Section):
             problems.append(f"cloud.tiers ({cloud.tiers}) must not exceed {kind} ({units})")
         if cloud.threshold == "skip_slowest" and cloud.skipped >= units:
             problems.append(f"cloud.skipped ({cloud.skipped}) must be less than {kind} ({units})")
+        if self.wan.topk != 0.01 and "topk" not in (self.wan.upload, self.wan.download):
+            problems.append('wan.topk needs wan.upload = "topk" or wan.download = "topk"')
         if self.data.name == "none" and self.trainer != "none":
             problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
         for key, pair in (

@@ -66,14 +66,7 @@ class Federation:
             return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)
         recall = None if self.pool is None else self.recall
         return simulator(
-            self.config,
-            self.population,
-            self.initial,
-            self.spec.size,
-            self.parameters,
-            self.pool,
-            recall,
-            log,
+            self.config, self.population, self.initial, self.spec, self.parameters, self.pool, recall, log
         )
 
     def recall(self, weights: Weights) -> tuple[float, ...]:

@@ -57,7 +57,7 @@ class AsyncCloud(Cloud):
         slot_s: float,
         slotted: bool = True,
         concurrency: float = math.inf,
-        **limits: float,
+        **limits: Any,
     ) -> None:
         super().__init__(weights, examples, **limits)
         self.mixing = mixing

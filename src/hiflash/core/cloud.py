@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hiflash.core.compression import Downlink
 from hiflash.core.state import Stateful
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
@@ -41,13 +42,17 @@ VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thou
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lease:
-    """A grant that is out: who has it, from which model, how stale it may come back, and until when."""
+    """A grant that is out: who has it, from which model, how stale it may come back, and until when.
+
+    `received` is the base as it reached the edge: the same array unless downloads are compressed.
+    """
 
     edge: int
     request_id: int
     lease_id: int
     base_version: int
     base: Weights
+    received: Weights
     threshold: float
     granted_at: float
     eta: float
@@ -75,12 +80,14 @@ class Cloud(Stateful):
         *,
         lease_s: float = math.inf,
         norm_bound: float = math.inf,
+        download: Downlink | None = None,
     ) -> None:
         self.weights = weights
         self.version = 0
         self.examples = dict(examples)  # declared at association: the most an upload may claim
         self.lease_s = lease_s
         self.norm_bound = norm_bound
+        self.download = download or Downlink()
         self.leases: dict[int, Lease] = {}
         self.waiting: dict[int, CheckIn] = {}
         self.requests: dict[int, int] = {}
@@ -107,6 +114,15 @@ class Cloud(Stateful):
             case _:
                 raise ProtocolError(f"the cloud does not handle {type(event).__name__}")
         return effects
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state, what the edges have of the model included."""
+        return super().snapshot() | {"download": self.download.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        super().restore(state)
+        self.download.restore(state["download"])
 
     @property
     def answerable(self) -> bool:
@@ -159,6 +175,7 @@ class Cloud(Stateful):
         effects: list[Any] = []
         if held is not None:  # the edge restarted and does not know its lease any more
             effects += self._end(held, "superseded", check_in.now)
+            self.download.forget(edge)
         if not check_in.costs.valid:
             return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN would win every race
         self.requests[edge] = check_in.request_id
@@ -174,6 +191,7 @@ class Cloud(Stateful):
             lease_id=self.next_lease,
             base_version=self.version,
             base=self.weights,
+            received=self.download.send(edge, self.weights),
             threshold=threshold,
             granted_at=now,
             eta=now + check_in.costs.duration_s,
@@ -191,7 +209,7 @@ class Cloud(Stateful):
             lease_id=lease.lease_id,
             base_version=lease.base_version,
             threshold=lease.threshold,
-            weights=lease.base,
+            weights=lease.received,
             now=lease.granted_at,
         )
 

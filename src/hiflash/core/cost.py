@@ -26,7 +26,7 @@ def compute_seconds(local_steps: Floats, step_bits: Floats, cycles_per_bit: Floa
     return local_steps * step_bits * cycles_per_bit / f_hz
 
 
-def send_seconds(parameters: int, bandwidth_hz: Floats, snr_db: float) -> Floats:
+def send_seconds(parameters: float, bandwidth_hz: Floats, snr_db: float) -> Floats:
     """Return the seconds a model takes from client to edge: `32 params / (B log2(1 + SNR))`."""
     return parameters * 32 / (bandwidth_hz * math.log2(1 + 10 ** (snr_db / 10)))
 

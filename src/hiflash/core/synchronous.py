@@ -58,7 +58,7 @@ class SyncCloud(Cloud):
         deadline_s: float = math.inf,
         quorum: float = 1.0,
         rule: Rule = MEAN,
-        **limits: float,
+        **limits: Any,
     ) -> None:
         super().__init__(weights, examples, **limits)
         self.selection = selection

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hiflash.core.compression import Payloads
 from hiflash.core.state import Stateful
 from hiflash.engine.world import Timeline
 from hiflash.messages import Grant, Verdict
@@ -59,10 +60,12 @@ class Ledger(Stateful):
         slot_s: float,
         compute_weight: float,
         send_weight: float,
+        payloads: Payloads | None = None,
     ) -> None:
         self.flat = flat
         self.synchronous = synchronous
         self.model_bytes = model_bytes
+        self.payloads = payloads or Payloads.of(model_bytes)
         self.compute_unit_s, self.send_unit_s = cost_unit_s
         self.slot_s = slot_s
         self.compute_weight = compute_weight
@@ -108,10 +111,11 @@ class Ledger(Stateful):
 
     def granted(self, grant: Grant, timeline: Timeline) -> None:
         """Open the books of a lease."""
+        first = not self.grants[grant.edge]
+        self.wan_bytes_down += self.payloads.first_down if first else self.payloads.down
         self.grants[grant.edge] += 1
         if not self.synchronous:  # a synchronous schedule has no threshold
             self.thresholds[str(grant.threshold)] += 1
-        self.wan_bytes_down += self.model_bytes
         self.open[grant.lease_id] = OpenLease(grant.edge, timeline)
 
     def round_done(self, lease_id: int, steps: int, sent: int, reported: int) -> None:
@@ -129,7 +133,7 @@ class Ledger(Stateful):
     def arrived(self, verdict: Verdict) -> None:
         """Count an upload that reached the cloud."""
         self.communications += 1
-        self.wan_bytes_up += self.model_bytes
+        self.wan_bytes_up += self.payloads.up
         self.left(verdict.lease_id)
         if verdict.status == "rejected":
             if verdict.reason == "stale":

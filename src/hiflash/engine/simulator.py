@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hiflash.core.cloud import Cloud
+from hiflash.core.compression import Uplink
 from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful
 from hiflash.engine.executor import Executor, PendingModel, begin, resolve
@@ -72,6 +73,7 @@ class Simulator(Stateful):
         limits: Mapping[str, float | None],
         recall: Callable[[Weights], tuple[float, ...]] | None = None,
         log: Callable[[float, str, Mapping[str, Any]], None],
+        uplink: Uplink | None = None,
     ) -> None:
         self.cloud = cloud
         self.edges = list(edges)
@@ -82,6 +84,7 @@ class Simulator(Stateful):
         self.limits = limits
         self.recall = recall
         self.log = log
+        self.uplink = uplink or Uplink()
         self.now = 0.0
         self.heap: list[tuple[float, int, Any]] = []
         self.counter = 0
@@ -166,6 +169,7 @@ class Simulator(Stateful):
             "edges": [edge.snapshot() for edge in self.edges],
             "world": self.world.snapshot(),
             "ledger": self.ledger.snapshot(),
+            "uplink": self.uplink.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -176,6 +180,7 @@ class Simulator(Stateful):
             edge.restore(saved)
         self.world.restore(state["world"])
         self.ledger.restore(state["ledger"])
+        self.uplink.restore(state["uplink"])
 
     def _push(self, time: float, event: Any) -> None:
         self.counter += 1
@@ -236,7 +241,8 @@ class Simulator(Stateful):
                     self._from_edge(self.edges[effect.edge].handle(effect))
 
     def _grant(self, grant: Grant) -> None:
-        timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now)
+        first = not self.ledger.grants[grant.edge]
+        timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now, first=first)
         self.ledger.granted(grant, timeline)
         self._log("grant", edge=grant.edge, lease=grant.lease_id, version=grant.base_version,
                   threshold=str(grant.threshold), rounds=len(timeline.rounds))  # fmt: skip
@@ -324,6 +330,7 @@ class Simulator(Stateful):
         return self.ledger.open[opened.lease_id].timeline.rounds[opened.index]
 
     def _arrive(self, upload: Upload) -> None:
+        left = None
         if self.executor is not None and not self.cloud.stale(upload.lease_id):
             model = resolve(upload.weights, self.executor, self.now)
             if model is None:
@@ -331,8 +338,14 @@ class Simulator(Stateful):
                 return
             # Only now: what is refused as stale may never have been computed, and must leave no trace.
             self.kept.update(model.kept)
-            upload = replace(upload, weights=model.weights, examples=sum(model.examples.values()))
-        self._from_cloud(self.cloud.handle(replace(upload, now=self.now)))
+            lease = self.cloud.leases[upload.lease_id]
+            weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
+            upload = replace(upload, weights=weights, examples=sum(model.examples.values()))
+        effects = self.cloud.handle(replace(upload, now=self.now))
+        # A refused upload changes nothing, so it cannot matter whether it was computed.
+        if left is not None and self.cloud.verdicts[upload.lease_id].status != "rejected":
+            self.uplink.keep(upload.edge, left)
+        self._from_cloud(effects)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.core.compression import Payloads
 from hiflash.core.cost import Fluctuation, WanLink
 from hiflash.core.edge import Edge, Estimates
 from hiflash.seeding import rng
@@ -79,6 +80,7 @@ class World:
         model_bytes: int,
         seed: int,
         fluctuation: tuple[float, float] | None,
+        payloads: Payloads | None = None,
     ) -> None:
         self.compute_s = compute_s
         self.send_s = send_s
@@ -86,6 +88,7 @@ class World:
         self.clusters = [np.array(cluster, dtype=np.int64) for cluster in clusters]
         self.links = links
         self.model_bytes = model_bytes
+        self.payloads = payloads or Payloads.of(model_bytes)
         self.seed = seed
         self._steady: dict[int, RoundTiming] = {}
         self.fluctuation: Fluctuation | None = None
@@ -97,13 +100,16 @@ class World:
         """Return the declared means of an edge."""
         cluster = self.clusters[edge]
         taking_part = min(clients_per_round or len(cluster), len(cluster)) / len(cluster)
-        wan_s = self.links[edge].mean_s(self.model_bytes) if self.links else 0.0
+        down_s, up_s = (
+            self.links[edge].mean_s(size) if self.links else 0.0
+            for size in (self.payloads.down, self.payloads.up)
+        )
         return Estimates(
             compute_s=float(self.compute_s[cluster].sum() * taking_part),
             send_s=float(self.send_s[cluster].sum() * taking_part),
             round_s=float(self.latency_s(edge).max()),
-            down_s=wan_s,
-            up_s=wan_s,
+            down_s=down_s,
+            up_s=up_s,
         )
 
     def latency_s(self, edge: int) -> Floats:
@@ -122,15 +128,17 @@ class World:
         waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in range(len(self.clusters))]
         return 1000 * float(np.mean(waits))
 
-    def timeline(self, edge: Edge, lease_id: int, now: float) -> Timeline:
-        """Return when everything of a lease granted now will happen."""
-        starts_at = time = now + self._wan_s(edge.edge, lease_id, "down")
+    def timeline(self, edge: Edge, lease_id: int, now: float, *, first: bool = False) -> Timeline:
+        """Return when everything of a lease granted now will happen; `first` is the edge's first one."""
+        down_bytes = self.payloads.first_down if first else self.payloads.down
+        starts_at = time = now + self._wan_s(edge.edge, lease_id, "down", down_bytes)
         rounds = []
         for index in range(edge.rounds):
             timing = self._round(edge, lease_id, index, time)
             rounds.append(timing)
             time = timing.ends_at
-        return Timeline(now, starts_at, tuple(rounds), self._wan_s(edge.edge, lease_id, "up"))
+        up_s = self._wan_s(edge.edge, lease_id, "up", self.payloads.up)
+        return Timeline(now, starts_at, tuple(rounds), up_s)
 
     def forget(self, now: float) -> None:
         """Drop what is known of the time before `now`."""
@@ -175,7 +183,7 @@ class World:
             self._steady[edge.edge] = timing
         return replace(timing, ends_at=now + timing.ends_at)
 
-    def _wan_s(self, edge: int, lease_id: int, way: str) -> float:
+    def _wan_s(self, edge: int, lease_id: int, way: str, size: int) -> float:
         if self.links is None:
             return 0.0
-        return self.links[edge].draw_s(self.model_bytes, rng(self.seed, "wan", way, edge, lease_id))
+        return self.links[edge].draw_s(size, rng(self.seed, "wan", way, edge, lease_id))

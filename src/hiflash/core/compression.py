@@ -1,0 +1,233 @@
+"""Smaller models on the way between edge and cloud: half precision, 8-bit integers, the largest entries.
+
+A codec turns a vector into the bytes that travel and back; what it loses is all that compression costs.
+`Downlink` and `Uplink` say which vector is sent: docs/compression.md has the protocol and the reasons.
+
+Half precision: Micikevicius et al. 2018. 8 bits with a scale per tensor: Dettmers 2016. Top-k with error
+feedback: Stich et al. 2018; in both directions: Tang et al. 2019 (DoubleSqueeze).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from hiflash.core.state import Stateful
+from hiflash.errors import ProtocolError
+from hiflash.messages import Weights
+from hiflash.weights import Spec
+
+__all__ = ["Codec", "Downlink", "Half", "Int8", "Payloads", "TopK", "Uplink", "make_codec"]
+
+HALF_MAX = np.float32(np.finfo(np.float16).max)  # 65,504
+LEVELS = np.float32(127)
+
+
+class Codec(Protocol):
+    """A vector as bytes and back. A vector that is not finite stays so: the cloud must see and refuse it."""
+
+    partial: bool
+    """Whether most entries are left out, so that they have to be sent another time."""
+    payload_bytes: int
+
+    def encode(self, vector: Weights) -> bytes:
+        """Return what travels, `payload_bytes` long."""
+        ...
+
+    def decode(self, payload: bytes) -> Weights:
+        """Return what arrives."""
+        ...
+
+
+def make_codec(name: str, spec: Spec, share: float) -> Codec | None:
+    """Return the codec of this name for models of this shape; `none` is None."""
+    if name == "none":
+        return None
+    if name == "fp16":
+        return Half(spec.size)
+    if name == "int8":
+        return Int8([math.prod(shape) for _, shape in spec.tensors])
+    return TopK(spec.size, share)
+
+
+class Half:
+    """Two bytes a value: within 2**-11 of it, and within 2**-25 below 2**-14."""
+
+    partial = False
+
+    def __init__(self, size: int) -> None:
+        self.payload_bytes = 2 * size
+
+    def encode(self, vector: Weights) -> bytes:
+        """Return half-precision values; those beyond their range become its ends, and inf stays inf."""
+        limited = np.clip(vector, -HALF_MAX, HALF_MAX)
+        np.copyto(limited, vector, where=np.isinf(vector))
+        return limited.astype("<f2").tobytes()
+
+    def decode(self, payload: bytes) -> Weights:
+        """Return the values."""
+        _check_length(payload, self.payload_bytes)
+        return np.frombuffer(payload, "<f2").astype(np.float32)
+
+
+class Int8:
+    """A byte a value and a scale per tensor, its largest magnitude / 127: within half a scale."""
+
+    partial = False
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes = np.array([size for size in sizes if size])
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        self.payload_bytes = int(self.sizes.sum()) + 4 * len(self.sizes)
+
+    def encode(self, vector: Weights) -> bytes:
+        """Return scales and levels; a tensor with a value that is not finite gets such a scale."""
+        scales = np.maximum.reduceat(np.abs(vector), self.starts) / LEVELS
+        with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 in a tensor of zeros, x / inf, inf / inf
+            levels = np.rint(vector / np.repeat(scales, self.sizes))
+        levels = np.clip(np.nan_to_num(levels, nan=0.0), -LEVELS, LEVELS)
+        return b"".join((scales.astype("<f4").tobytes(), levels.astype(np.int8).tobytes()))
+
+    def decode(self, payload: bytes) -> Weights:
+        """Return levels times scales; those of a scale that is not finite are NaN."""
+        _check_length(payload, self.payload_bytes)
+        scales = np.frombuffer(payload, "<f4", count=len(self.sizes))
+        levels = np.frombuffer(payload, np.int8, offset=scales.nbytes).astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):  # 0 * inf
+            levels *= np.repeat(scales, self.sizes)
+        return levels
+
+
+class TopK:
+    """The entries of largest magnitude over the whole vector, each as index and value; the others are 0."""
+
+    partial = True
+
+    def __init__(self, size: int, share: float) -> None:
+        self.size = size
+        self.kept = max(1, math.ceil(share * size - 1e-9))  # 0.07 * 100 is a bit over 7
+        self.payload_bytes = 8 * self.kept
+
+    def encode(self, vector: Weights) -> bytes:
+        """Return indices and values; of equal magnitudes the first, and what is not finite before all."""
+        magnitudes = np.where(np.isfinite(vector), np.abs(vector), np.float32(np.inf))
+        last = np.partition(magnitudes, self.size - self.kept)[self.size - self.kept]
+        larger, equal = np.flatnonzero(magnitudes > last), np.flatnonzero(magnitudes == last)
+        chosen = np.sort(np.concatenate([larger, equal[: self.kept - len(larger)]]))
+        return b"".join((chosen.astype("<u4").tobytes(), vector[chosen].astype("<f4").tobytes()))
+
+    def decode(self, payload: bytes) -> Weights:
+        """Return a vector with these entries."""
+        _check_length(payload, self.payload_bytes)
+        indices = np.frombuffer(payload, "<u4", count=self.kept)
+        if indices.max() >= self.size:
+            raise ProtocolError(f"entry {indices.max()} of a model with {self.size} values")
+        vector = np.zeros(self.size, np.float32)
+        vector[indices] = np.frombuffer(payload, "<f4", offset=indices.nbytes)
+        return vector
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """The bytes of a model on its way: to an edge for the first time, to an edge later, and to the cloud."""
+
+    first_down: int
+    down: int
+    up: int
+
+    @classmethod
+    def of(cls, model_bytes: int, download: Codec | None = None, upload: Codec | None = None) -> Payloads:
+        """Return what these codecs make of a model."""
+        down = model_bytes if download is None else download.payload_bytes
+        up = model_bytes if upload is None else upload.payload_bytes
+        # The largest changes say nothing to an edge that has no model yet.
+        first = model_bytes if download is not None and download.partial else down
+        return cls(first, down, up)
+
+
+class Downlink(Stateful):
+    """The cloud's side of downloads: what each edge has of the global model, as far as that is needed.
+
+    Top-k sends the change since the last download. What it leaves out is part of the next change.
+    """
+
+    STATE = ("held",)
+
+    def __init__(self, codec: Codec | None = None) -> None:
+        self.codec = codec
+        self.held: dict[int, Weights] = {}
+        self._latest: tuple[Weights, Weights] | None = None
+
+    def send(self, edge: int, weights: Weights) -> Weights:
+        """Return the model as it reaches an edge."""
+        if self.codec is None:
+            return weights
+        if not self.codec.partial:
+            return self._whole(self.codec, weights)
+        held = self.held.get(edge)
+        self.held[edge] = weights if held is None else held + _carry(self.codec, weights - held)
+        return self.held[edge]
+
+    def forget(self, edge: int) -> None:
+        """Send an edge the whole model next time: it may have lost what it had."""
+        self.held.pop(edge, None)
+
+    def _whole(self, codec: Codec, weights: Weights) -> Weights:
+        """Return a model through the codec, the same array for all who get the same version."""
+        if self._latest is None or self._latest[0] is not weights:
+            self._latest = weights, _carry(codec, weights)
+        return self._latest[1]
+
+
+class Uplink(Stateful):
+    """The edges' side of uploads: a change, and with top-k what earlier uploads left out (error feedback)."""
+
+    STATE = ("residuals",)
+
+    def __init__(self, codec: Codec | None = None, spec: Spec | None = None) -> None:
+        self.codec = codec
+        self.variances = _variances(spec) if spec else None
+        self.residuals: dict[int, Weights] = {}
+
+    def send(
+        self, edge: int, model: Weights, received: Weights, base: Weights
+    ) -> tuple[Weights, Weights | None]:
+        """Return an edge's model as the cloud rebuilds it, and what has to be sent another time.
+
+        The change is against what the edge received; the cloud adds it to what it meant to send.
+        """
+        if self.codec is None and received is base:
+            return model, None
+        with np.errstate(over="ignore", invalid="ignore"):  # the cloud checks what comes out
+            change = model - received
+            if edge in self.residuals:
+                change += self.residuals[edge]
+            sent = change if self.codec is None else _carry(self.codec, change)
+            left = change - sent if self.codec is not None and self.codec.partial else None
+            rebuilt = base + sent
+        if self.variances is not None:  # a change that is a little off must not make one negative
+            np.maximum(rebuilt, 0, out=rebuilt, where=self.variances)
+        return rebuilt, left
+
+    def keep(self, edge: int, left: Weights) -> None:
+        """Remember what an upload left out, once the cloud has taken it."""
+        self.residuals[edge] = left
+
+
+def _variances(spec: Spec) -> np.ndarray | None:
+    """Return where the running variances of BatchNorm lie in a model, None if it has none."""
+    parts = [np.full(math.prod(shape), name.endswith("running_var")) for name, shape in spec.tensors]
+    return np.concatenate(parts) if any(part.any() for part in parts) else None
+
+
+def _carry(codec: Codec, vector: Weights) -> Weights:
+    return codec.decode(codec.encode(vector))
+
+
+def _check_length(payload: bytes, expected: int) -> None:
+    if len(payload) != expected:
+        raise ProtocolError(f"a model on its way has {expected} bytes, got {len(payload)}")
