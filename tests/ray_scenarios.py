@@ -63,11 +63,12 @@ def same(folder: Path) -> None:
     assert_same_run(local, run(directory=folder / "ray", engine="ray", pause=look))
     assert listening
     assert listening <= LOOPBACKS, listening
+    assert (Path.home() / ".ray").stat().st_mode & 0o077 == 0
     wait_until_alone()  # the run started a Ray of its own
 
-    handler = signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     connection = connect("local", 2)
-    assert signal.signal(signal.SIGTERM, handler) is not signal.SIG_DFL
+    assert signal.signal(signal.SIGTERM, signal.SIG_DFL) == signal.SIG_IGN  # Ray would take it over
     for variant in (
         {"trainer": "torch"},
         {"cloud.enforce": "cancel", "cloud.threshold": 1},
@@ -173,6 +174,22 @@ def dropped(_: Path) -> None:
     expect(RunError, "cannot use Ray at ray.address auto", run, engine="ray", **{"ray.address": "auto"})
 
 
+def two_nodes(folder: Path) -> None:
+    """Show that a run equals one on two nodes, whose object stores a big model goes through."""
+    from ray.cluster_utils import Cluster
+
+    few = {"stop.communications": 20}
+    local = run(make_wide_model, directory=folder / "local", **few)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # these nodes find no token
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        cluster.add_node(num_cpus=1)
+        address = {"ray.address": cluster.address}
+        spread = run(make_wide_model, directory=folder / "spread", engine="ray", **address, **few)
+        cluster.shutdown()
+    assert_same_run(local, spread)
+
+
 def comparison(folder: Path) -> None:
     """Show that the cells of a comparison share one Ray, from processes of their own or from this one."""
     common: dict[str, Any] = {"methods": ["fedavg", "hifl"], "seeds": 1, **SMALL}
@@ -217,6 +234,11 @@ class Unsendable(nn.Module):
 
     def __deepcopy__(self, memo: Any) -> nn.Module:
         return make_tiny_model()
+
+
+def make_wide_model() -> nn.Module:
+    """Return a network too big for the message of a task."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 800), nn.ReLU(), nn.Linear(800, 4))
 
 
 def seeded_module() -> nn.Module:
@@ -280,7 +302,8 @@ def main(scenario: str, folder: Path) -> None:
     (folder / "namespace").write_text(os.readlink("/proc/self/ns/net"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SET_FLAGS, struct.pack("16sH22x", b"lo", UP))
-    {"same": same, "killed": killed, "dropped": dropped, "comparison": comparison}[scenario](folder)
+    scenarios = (same, killed, dropped, two_nodes, comparison)
+    {function.__name__: function for function in scenarios}[scenario](folder)
     wait_until_alone()
     print("done")
 
