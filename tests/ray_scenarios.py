@@ -21,9 +21,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor, nn
 
 import hiflash
+from hiflash import experiment
 from hiflash.comparison import compare
 from hiflash.config import Config
 from hiflash.engine.executor import RoundWork
@@ -50,26 +52,57 @@ def run(model: Any = make_tiny_model, **settings: Any) -> hiflash.Result:
     return hiflash.run(data=DATA, model=model, **settings)
 
 
-def same(folder: Path) -> None:
-    """Show that a run on Ray equals a local one: both trainers, own modules, stopped in between."""
+def one_node(folder: Path) -> None:
+    """Show everything that takes one Ray on one node: workers belong to a program and are slow to start."""
+    killed(folder)
+    wait_until_alone()  # the run started a Ray of its own
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    connection = connect("local", 2)
+    assert signal.signal(signal.SIGTERM, signal.SIG_DFL) == signal.SIG_IGN  # Ray would take it over
+    same(folder)
+    dropped()
+    connection.close()
+    wait_until_alone()
+    expect(RunError, "cannot use Ray at ray.address auto", run, engine="ray", **{"ray.address": "auto"})
+
+
+def killed(folder: Path) -> None:
+    """Show that a worker killed in a task costs time, and nothing else; and that only loopback is used."""
+    marker, victims = folder / "pid", []
     listening: set[str] = set()
+
+    def kill() -> None:
+        while not (text := marker.read_text() if marker.exists() else "").endswith("\n"):
+            time.sleep(0.02)
+        victims.append(int(text))
+        os.kill(victims[0], signal.SIGKILL)
 
     def look() -> bool:
         listening.update(listening_addresses())
         return False
 
-    local = run(directory=folder / "local")
-    assert local.trainer == "native"
-    assert_same_run(local, run(directory=folder / "ray", engine="ray", pause=look))
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    plain = run(trainer="torch", directory=folder / "plain")
+    disturbed = run(
+        partial(Waiting, marker), trainer="torch", engine="ray", directory=folder / "disturbed", pause=look
+    )
+    killer.join(timeout=1)
+    assert victims
+    assert victims[0] != os.getpid()
+    assert_same_run(plain, disturbed)
     assert listening
     assert listening <= LOOPBACKS, listening
-    wait_until_alone()  # the run started a Ray of its own
+    assert (Path.home() / ".ray").stat().st_mode & 0o077 == 0
 
-    handler = signal.signal(signal.SIGTERM, lambda *_: None)
-    connection = connect("local", 2)
-    assert signal.signal(signal.SIGTERM, handler) is not signal.SIG_DFL
+
+def same(folder: Path) -> None:
+    """Show that a run on Ray equals a local one: several methods, own modules, stopped in between."""
+    local = run(directory=folder / "local")
+    assert local.trainer == "native"
+    assert_same_run(local, run(directory=folder / "alone", workers=1))
+    assert_same_run(local, run(directory=folder / "ray", engine="ray"))
     for variant in (
-        {"trainer": "torch"},
         {"cloud.enforce": "cancel", "cloud.threshold": 1},
         {"method": "hierfavg", "edge.clients_per_round": 2},
         {"method": "centralized", "stop.steps": 250},
@@ -92,35 +125,13 @@ def same(folder: Path) -> None:
             assert number < 40
     assert number >= 2
     assert_same_run(local, resumed)
-    connection.close()
 
 
-def killed(folder: Path) -> None:
-    """Show that a worker killed in the middle of a task costs time, and nothing else."""
-    marker, victims = folder / "pid", []
-
-    def kill() -> None:
-        while not (text := marker.read_text() if marker.exists() else "").endswith("\n"):
-            time.sleep(0.02)
-        victims.append(int(text))
-        os.kill(victims[0], signal.SIGKILL)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    plain = run(trainer="torch", directory=folder / "plain")
-    disturbed = run(partial(Waiting, marker), trainer="torch", engine="ray", directory=folder / "disturbed")
-    killer.join(timeout=1)
-    assert victims
-    assert victims[0] != os.getpid()
-    assert_same_run(plain, disturbed)
-
-
-def dropped(_: Path) -> None:
+def dropped() -> None:
     """Show that what is dropped disturbs nothing, an unusable model is none, and failures are told."""
     config = Config(**TINY, data={"name": "own"}, model={"name": "own"})
     local = build(config, DATA, make_tiny_model)
     base = local.initial
-    connection = connect("local", 2)
     ray = build(config.with_settings({"engine": "ray"}), DATA, make_tiny_model)
     bad = np.full_like(base, np.nan)
     for pool in (local.pool, ray.pool):
@@ -167,23 +178,40 @@ def dropped(_: Path) -> None:
     for pool in (local.pool, ray.pool):
         pool.close()
     expect(ConfigError, "cannot be sent", run, Unsendable(), engine="ray", trainer="torch")
-    connection.close()
-    wait_until_alone()
-    expect(RunError, "cannot use Ray at ray.address auto", run, engine="ray", **{"ray.address": "auto"})
+
+
+def two_nodes(folder: Path) -> None:
+    """Show that a run equals one on two nodes, whose object stores a big model goes through."""
+    from ray.cluster_utils import Cluster
+
+    few = {"stop.communications": 20}
+    seen = folder / "nodes"
+    seen.mkdir()
+    model = partial(make_wide_model, seen)
+    local = run(model, directory=folder / "local", **few)
+    settings: dict[str, Any] = {**TINY, "methods": ["hierfavg", "hifl"], "seeds": 1, "data": DATA, **few}
+    settings |= {"model": make_tiny_model, "edge.clients_per_round": 2}
+    at_home = compare(**settings).results
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # these nodes find no token
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        cluster.add_node(num_cpus=1)
+        there = {"engine": "ray", "ray.address": cluster.address}
+        spread = run(model, directory=folder / "spread", **there, **few)
+        on_ray = compare(**there, **settings).results
+        cluster.shutdown()
+    assert_same_run(local, spread)
+    assert len(list(seen.iterdir())) == 2
+    assert [result.digest for result in on_ray] == [result.digest for result in at_home]
 
 
 def comparison(folder: Path) -> None:
-    """Show that the cells of a comparison share one Ray, from processes of their own or from this one."""
+    """Show that the cells of a comparison share one Ray, from processes of their own."""
     common: dict[str, Any] = {"methods": ["fedavg", "hifl"], "seeds": 1, **SMALL}
     local = [result.digest for result in compare(**common).results]
-    apart = compare(directory=folder / "apart", processes=2, engine="ray", workers=2, **common)
+    apart = compare(directory=folder / "apart", processes=2, engine="ray", workers=1, **common)
     assert [result.digest for result in apart.results] == local
     assert 'address = "local"' in (folder / "apart" / "hifl-s0" / "config.toml").read_text()
-    wait_until_alone()
-    settings: dict[str, Any] = {**TINY, "workers": 2, "methods": ["hierfavg", "hifl"], "seeds": 1}
-    settings |= {"data": DATA, "model": make_tiny_model, "edge.clients_per_round": 2}
-    on_ray, at_home = (compare(engine=engine, **settings).results for engine in ("ray", "local"))
-    assert [result.digest for result in on_ray] == [result.digest for result in at_home]
 
 
 class Waiting(nn.Module):
@@ -195,7 +223,7 @@ class Waiting(nn.Module):
         self.marker = marker
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and not self.marker.exists():
+        if self.training and torch.is_grad_enabled() and not self.marker.exists():
             try:
                 with open(self.marker, "x") as file:
                     file.write(f"{os.getpid()}\n")
@@ -216,6 +244,15 @@ class Unsendable(nn.Module):
 
     def __deepcopy__(self, memo: Any) -> nn.Module:
         return make_tiny_model()
+
+
+def make_wide_model(seen: Path) -> nn.Module:
+    """Return a network too big for the message of a task; the node that makes it says so in a folder."""
+    import ray
+
+    if ray.is_initialized():
+        (seen / ray.get_runtime_context().get_node_id()).touch()
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 800), nn.ReLU(), nn.Linear(800, 4))
 
 
 def seeded_module() -> nn.Module:
@@ -279,7 +316,8 @@ def main(scenario: str, folder: Path) -> None:
     (folder / "namespace").write_text(os.readlink("/proc/self/ns/net"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SET_FLAGS, struct.pack("16sH22x", b"lo", UP))
-    {"same": same, "killed": killed, "dropped": dropped, "comparison": comparison}[scenario](folder)
+    experiment._draw = lambda result, stem: None  # it takes longer than a tiny run
+    {"one_node": one_node, "two_nodes": two_nodes, "comparison": comparison}[scenario](folder)
     wait_until_alone()
     print("done")
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from hiflash import Config
 from hiflash.errors import ConfigError
 from hiflash.learn.native_build import cache_folder
 
-SECONDS = 150  # on a very busy machine
+SECONDS = 280  # on a very busy machine
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,8 @@ def ray_folder() -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["same", "killed", "dropped", "comparison"])
-def test_on_a_ray_with_two_workers(
+@pytest.mark.parametrize("scenario", ["one_node", "two_nodes", "comparison"])
+def test_a_run_on_ray_is_that_of_local_workers(
     scenario: str, unshare: list[str], ray_folder: str, tmp_path: Path
 ) -> None:
     (tmp_path / "home").mkdir()
@@ -71,11 +72,11 @@ def test_on_a_ray_with_two_workers(
         note = tmp_path / "namespace"
         left = ray_scenarios.others(note.read_text()) if note.exists() else []
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     assert process.returncode == 0, said
     assert said.endswith("done\n")
     assert left == []
-    assert (tmp_path / "home" / ".ray").stat().st_mode & 0o077 == 0
 
 
 def test_the_engine_does_not_change_the_digest_of_a_configuration() -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hiflash.errors import ConfigError
 from hiflash.learn import native, native_build
 from hiflash.learn.models import FlatModel, femnist_cnn, lenet, resnet
 from hiflash.learn.native import NativeTrainer, NativeUnavailable, supports
@@ -270,6 +271,31 @@ def test_a_task_gives_the_same_bits_on_any_thread_and_after_any_other_task() -> 
     np.testing.assert_array_equal(work.weights, weights)  # a task's own weights are left alone
 
 
+def shared_weight() -> list[nn.Module]:
+    one, other = nn.Linear(784, 784), nn.Linear(784, 784)
+    other.weight = one.weight
+    return [one, other]
+
+
+def with_buffer(layer: nn.Module) -> nn.Module:
+    layer.register_buffer("scale", torch.ones(3))
+    return layer
+
+
+def hooked(layer: nn.Module) -> nn.Module:
+    layer.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return layer
+
+
+class Doubled(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+class Named(nn.Sequential):
+    pass
+
+
 @pytest.mark.parametrize(
     ("layers", "reason"),
     [
@@ -287,6 +313,9 @@ def test_a_task_gives_the_same_bits_on_any_thread_and_after_any_other_task() -> 
         ([nn.Conv2d(1, 4, 28), nn.Flatten()], "last layer"),
         ([nn.Flatten(), nn.Linear(784, 10).requires_grad_(False)], "frozen"),
         ([nn.Flatten(), *[nn.Linear(784, 784)] * 2], "used twice"),
+        ([nn.Flatten(), *shared_weight()], "shared"),
+        ([nn.Flatten(), with_buffer(nn.Linear(784, 10))], "no weight or bias"),
+        ([nn.Flatten(), hooked(nn.Linear(784, 10))], "hook"),
         ([nn.Conv2d(1, 4096, 1), nn.Conv2d(4096, 1, 1), nn.Flatten(), nn.Linear(784, 10)], "GiB"),
     ],
 )
@@ -307,6 +336,8 @@ def test_supported_models_have_no_reason_and_others_name_theirs() -> None:
     assert supports(lenet(), (1, 28, 28)) == supports(femnist_cnn(), (1, 28, 28)) == ""
     assert "BatchNorm2d" in supports(resnet(), (3, 32, 32))
     assert "Linear" in supports(nn.Linear(3, 3), (3,))
+    assert "Doubled" in supports(Doubled(nn.Linear(3, 3)), (3,))
+    assert supports(Named(nn.Linear(3, 3)), (3,)) == ""
 
 
 def test_augmentation_is_refused() -> None:
@@ -317,7 +348,7 @@ def test_augmentation_is_refused() -> None:
 def test_data_that_c_would_read_out_of_bounds_are_refused() -> None:
     samples = random_samples(perceptron, (3, 10, 11), 7)
     arguments = {"batch": 2, "mu": 0.0, "augment": False}
-    with pytest.raises(ValueError, match="label"):
+    with pytest.raises(ConfigError, match="label"):
         NativeTrainer(perceptron, replace(samples, y=samples.y + 1), **arguments)
     with pytest.raises(ValueError, match="part"):
         NativeTrainer(perceptron, replace(samples, parts=[np.array([len(samples.x)])]), **arguments)

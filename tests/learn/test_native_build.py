@@ -47,6 +47,20 @@ def test_other_source_flags_or_processor_make_another_library() -> None:
     assert len(list(cache_folder().iterdir())) == 4
 
 
+def test_a_damaged_library_is_compiled_again() -> None:
+    compiler = find_compiler("plain")
+    path = _path_of_compiled()
+    path.write_bytes(path.read_bytes()[:100])
+    assert load_library(SOURCE, compiler).answer() == 42
+
+
+def _path_of_compiled() -> Path:
+    """Compile in another process: a library that is loaded here would not be read again."""
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True)
+    (path,) = cache_folder().iterdir()
+    return path
+
+
 def test_processes_that_compile_at_once_all_get_a_library() -> None:
     runs = [
         subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) for _ in range(2)

@@ -145,7 +145,7 @@ def test_frozen_and_shared_parameters_are_treated_as_in_the_reference() -> None:
         frozen = nn.Linear(784, 10).requires_grad_(False)
         return nn.Sequential(nn.Flatten(), frozen, nn.Tanh(), shared, nn.Tanh(), shared)
 
-    reference, stacked = both(model, samples(), mu=0.1, momentum=0.5)
+    reference, stacked = both(model, samples(), mu=0.1, momentum=0.5, weight_decay=0.01)
     tasks = mixed_tasks(model)
     found = stacked.train(tasks)
     assert_close(found, reference.train(tasks))

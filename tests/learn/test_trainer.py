@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from torch import nn
 
 from hiflash.engine.executor import TaskResult
 from hiflash.engine.pool import WorkerPool
+from hiflash.errors import ConfigError
 from hiflash.learn.models import FlatModel, initial_weights, lenet
 from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, clip_factor, task_batches
 from hiflash.messages import ClientTask
@@ -101,6 +104,73 @@ def test_a_task_gives_the_same_bits_alone_among_others_and_on_any_worker() -> No
         together = results(workers, tasks)
         assert all(np.array_equal(a.weights, b.weights) for a, b in zip(alone, together, strict=True))
         assert [a.loss for a in alone] == [b.loss for b in together]
+
+
+def with_dropout(p: float = 0.5) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 20), nn.Dropout(p), nn.Linear(20, 10))
+
+
+def cumulative() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.BatchNorm1d(10, momentum=None))
+
+
+@pytest.mark.parametrize("model", [with_dropout, cumulative])
+def test_models_that_draw_or_count_give_the_same_bits_on_any_worker(model: Callable[[], nn.Module]) -> None:
+    data = replace(samples(400), parts=[np.arange(k * 50, k * 50 + 50) for k in range(8)])
+    start, _, _ = initial_weights(model, 0)
+    tasks = [ClientTask(client, 2, 6, 0.1, start, 3) for client in range(8)]
+    results = []
+    for workers in (1, 3):
+        pool = WorkerPool(lambda: TorchTrainer(model, data, batch=20), workers, len(data.y_test))
+        try:
+            results.append(pool.train(tasks[::workers]) + pool.train(tasks))
+        finally:
+            pool.close()
+    first, *others = results[0][:8], results[0][8:], results[1][3:]
+    for one, *same in zip(first, *others, strict=True):
+        for other in same:
+            np.testing.assert_array_equal(one.weights, other.weights)
+            assert one.loss == other.loss
+
+
+def test_dropout_draws_anew_in_every_step_and_leaves_torch_s_generator_alone() -> None:
+    data = samples()
+    start, _, _ = initial_weights(with_dropout, 0)
+    trainer = TorchTrainer(with_dropout, data, batch=130)  # all samples in every step, in another order
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    losses = [trainer.train([ClientTask(0, step, 1, 0.1, start, 0)])[0].loss for step in (0, 1)]
+    assert torch.equal(state, torch.get_rng_state())
+    whole = TorchTrainer(lambda: with_dropout(0.0), data, batch=130)
+    without = [whole.train([ClientTask(0, step, 1, 0.1, start, 0)])[0].loss for step in (0, 1)]
+    assert without[0] == pytest.approx(without[1], rel=1e-5)
+    assert abs(losses[0] - losses[1]) > 1e-3
+    assert abs(losses[0] - without[0]) > 1e-3
+
+
+def test_weight_decay_leaves_frozen_parameters_alone() -> None:
+    def model() -> nn.Module:
+        frozen = nn.Linear(784, 10).requires_grad_(False)
+        return nn.Sequential(nn.Flatten(), frozen, nn.Tanh(), nn.Linear(10, 10))
+
+    start, _, _ = initial_weights(model, 0)
+    trainer = TorchTrainer(model, samples(), batch=32, weight_decay=0.1, momentum=0.5)
+    (result,) = trainer.train([ClientTask(0, 0, 3, 0.1, start, 0)])
+    np.testing.assert_array_equal(result.weights[:7850], start[:7850])  # 784 * 10 + 10
+    assert not np.isclose(result.weights[7850:], start[7850:]).all()
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ([nn.Flatten(), nn.Linear(3, 10)], r"cannot run samples of shape \(1, 28, 28\): mat1"),
+        ([nn.Flatten(), nn.Linear(784, 9)], r"gives \(9,\) for a sample, .* each of 10 classes"),
+        ([nn.Linear(28, 10)], r"gives \(1, 28, 10\) for a sample"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_data_is_refused(layers: list[nn.Module], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        TorchTrainer(lambda: nn.Sequential(*layers), samples(), batch=10)
 
 
 def test_evaluation_does_not_depend_on_the_number_of_workers() -> None:

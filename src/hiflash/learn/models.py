@@ -109,7 +109,7 @@ def batch_norm_spans(module: nn.Module) -> Spans:
 class FlatModel:
     """A torch module whose tensors are views into one vector: parameters first, then running statistics.
 
-    BatchNorm's `num_batches_tracked` is left out: it is a counter that nothing here reads.
+    What is no float is left out (BatchNorm's `num_batches_tracked`): every load sets it back.
     """
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
@@ -118,6 +118,10 @@ class FlatModel:
         buffers = [(name, b) for name, b in module.named_buffers() if b.is_floating_point()]
         self.spec = Spec(tuple((name, tuple(t.shape)) for name, t in (*parameters, *buffers)))
         self.trainable = sum(p.numel() for _, p in parameters)
+        self.frozen = torch.cat([torch.full((p.numel(),), not p.requires_grad) for _, p in parameters]).to(
+            device
+        )
+        self._counters = [(b, b.clone()) for b in module.buffers() if not b.is_floating_point()]
         self.values = torch.cat([t.detach().reshape(-1) for _, t in (*parameters, *buffers)]).to(device)
         self.gradient = torch.zeros(self.trainable, device=device)
         start = 0
@@ -131,6 +135,8 @@ class FlatModel:
     def load(self, weights: Weights) -> None:
         """Take over the values of a vector."""
         self.values.copy_(torch.from_numpy(weights))
+        for counter, start in self._counters:
+            counter.copy_(start)
 
     def weights(self) -> Weights:
         """Return a copy of the values."""

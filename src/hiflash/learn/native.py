@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hiflash.engine.executor import TaskResult
+from hiflash.errors import ConfigError
 from hiflash.learn.native_build import find_compiler, load_library
 from hiflash.learn.native_codegen import Machine, generate
 from hiflash.learn.native_network import NativeUnavailable, packed_slots, read_network
@@ -135,5 +136,5 @@ def _arrays(x: Tensor, y: Tensor, classes: int) -> tuple[np.ndarray, np.ndarray]
     if x.device.type != "cpu" or x.dtype != torch.float32:
         raise NativeUnavailable(f"samples are {x.dtype} on {x.device}, not float32 on the CPU")
     if len(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
-        raise ValueError(f"a label is not in 0..{classes - 1}, the outputs of the model")
+        raise ConfigError(f"a label is not in 0..{classes - 1}, the outputs of the model")
     return x.contiguous().numpy(), y.to(torch.int64).contiguous().numpy()

@@ -70,7 +70,11 @@ def load_library(source: str, compiler: Compiler) -> ctypes.CDLL:
             if not path.exists():
                 _compile(source, compiler, path)
             _demand_own(path)
-            return ctypes.CDLL(str(path))
+            try:
+                return ctypes.CDLL(str(path))
+            except OSError:  # a machine that went down may have left half of it
+                _compile(source, compiler, path)
+                return ctypes.CDLL(str(path))
     except OSError as error:
         raise NativeUnavailable(f"cannot use the compiled library {path}: {error}") from error
 

@@ -95,18 +95,24 @@ def round_up(count: int, multiple: int) -> int:
 
 def read_network(module: nn.Module, shape: tuple[int, ...]) -> tuple[Stage, ...]:
     """Return the stages of a torch module for samples of this shape, or raise `NativeUnavailable`."""
-    if not isinstance(module, nn.Sequential):
+    if type(module).forward is not nn.Sequential.forward:  # a subclass may do more than its layers do
         raise NativeUnavailable(f"{type(module).__name__} is not an nn.Sequential")
     layers = list(_leaves(module))
     if len({id(layer) for layer in layers}) < len(layers):
         raise NativeUnavailable("a layer is used twice")
     if not all(parameter.requires_grad for parameter in module.parameters()):
         raise NativeUnavailable("a parameter is frozen (requires_grad=False)")
+    if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
+        raise NativeUnavailable("a layer has a hook, which may do anything")
     reader = _Reader(shape)
     for layer in layers:
         reader.add(layer)
     if not reader.stages or not isinstance(reader.stages[-1], Dense):
         raise NativeUnavailable("the last layer with parameters is not an nn.Linear")
+    read = [(layer.weight, layer.bias) for layer in layers if isinstance(layer, nn.Conv2d | nn.Linear)]
+    expected = [id(tensor) for pair in read for tensor in pair if tensor is not None]
+    if [id(tensor) for tensor in (*module.parameters(), *module.buffers())] != expected:
+        raise NativeUnavailable("a tensor is shared by layers, or is no weight or bias of one")
     return tuple(reader.stages)
 
 

@@ -17,7 +17,14 @@ from torch.nn import functional
 
 from hiflash.engine.executor import TaskResult
 from hiflash.errors import ConfigError
-from hiflash.learn.trainer import Samples, TorchTrainer, _crop_and_flip, clip_factor, task_batches
+from hiflash.learn.trainer import (
+    PROBE_SAMPLES,
+    Samples,
+    TorchTrainer,
+    _crop_and_flip,
+    clip_factor,
+    task_batches,
+)
 from hiflash.messages import ClientTask
 from hiflash.seeding import rng
 
@@ -26,7 +33,6 @@ __all__ = ["StackedTrainer"]
 # Constants, not what happens to be free: the same call must always be split, and so rounded, the same way.
 MOST_TASKS = 64
 MEMORY = 4 * 2**30  # bytes that activations and weights of the tasks trained at once may take, roughly
-PROBE_SAMPLES = 4
 TOLERANCE = 0.05  # of the norm: far above the rounding of reduced-precision kernels, far below a wrong result
 
 
@@ -102,7 +108,7 @@ class StackedTrainer(TorchTrainer):
                 if anchors is not None:  # FedProx: u -= eta (g + mu (u - w))
                     change.add_(trained - anchors[rows], alpha=self.mu)
                 if self.weight_decay:
-                    change.add_(trained, alpha=self.weight_decay)
+                    change.add_(trained, alpha=self.weight_decay).masked_fill_(self.flat.frozen, 0)
                 if velocity is not None:  # as torch.optim.SGD has it, new in every task
                     velocity[rows] = change.add_(velocity[rows], alpha=self.momentum)
                 values[rows] = torch.cat([trained - rates[rows] * change, statistics], 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ from hiflash.seeding import rng
 __all__ = ["Samples", "TorchTrainer", "clip_factor", "resolve_device", "task_batches"]
 
 EVALUATION_BATCH = 500
+PROBE_SAMPLES = 4
+
+_drawing = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class TorchTrainer:
         self.clip_norm = clip_norm
         self.augment = augment
         self.flat = FlatModel(make_model(), samples.x.device)
+        self._draws = self._probe()
 
     def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
         """Return the results in the order of the tasks."""
@@ -123,7 +128,8 @@ class TorchTrainer:
             if self.augment:
                 x = _crop_and_flip(x, rng(task.seed, "augment", task.client, task.first_step + number))
             flat.gradient.zero_()
-            loss = functional.cross_entropy(flat.module(x), self.samples.y[index])
+            logits = self._forward(x, task, task.first_step + number)
+            loss = functional.cross_entropy(logits, self.samples.y[index])
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
             loss_sum += loss.item()
             if self.clip_norm < math.inf:
@@ -131,7 +137,7 @@ class TorchTrainer:
             if anchor is not None:  # FedProx: u -= eta (g + mu (u - w))
                 flat.gradient.add_(trained - anchor, alpha=self.mu)
             if self.weight_decay:
-                flat.gradient.add_(trained, alpha=self.weight_decay)
+                flat.gradient.add_(trained, alpha=self.weight_decay).masked_fill_(flat.frozen, 0)
             if self.momentum:  # as torch.optim.SGD has it, new in every task
                 velocity = (
                     flat.gradient.clone()
@@ -140,6 +146,44 @@ class TorchTrainer:
                 )
             trained.add_(flat.gradient if velocity is None else velocity, alpha=-task.lr)
         return TaskResult(flat.weights(), loss_sum / task.steps)
+
+    def _forward(self, x: Tensor, task: ClientTask, step: int) -> Tensor:
+        """Return the logits. A model that draws random numbers draws those of the task's step."""
+        if not self._draws:
+            return self.flat.module(x)  # type: ignore[no-any-return]
+        seed = int(rng(task.seed, "layers", task.client, step).integers(2**63))
+        # All threads share torch's generator: nobody else may draw from it meanwhile.
+        with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            torch.manual_seed(seed)
+            return self.flat.module(x)  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def _probe(self) -> bool:
+        """Return whether the model draws random numbers when it trains; raise if it does not fit the data."""
+        x, classes = self.samples.x, 1 + max(int(y.max()) for y in (self.samples.y, self.samples.y_test))
+        start = self.flat.weights()
+        self.flat.module.train()
+        try:
+            with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+                before = _generator_state(x.device)
+                logits = self.flat.module(x[torch.arange(PROBE_SAMPLES) % len(x)])
+                draws = not torch.equal(before, _generator_state(x.device))
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            problem = str(error).split("\n")[0]
+            raise ConfigError(
+                f"the model cannot run samples of shape {tuple(x.shape[1:])}: {problem}"
+            ) from error
+        if logits.ndim != 2 or logits.shape[1] < classes:
+            got = tuple(logits.shape[1:])
+            raise ConfigError(
+                f"the model gives {got} for a sample, and should one number for each of {classes} classes"
+            )
+        self.flat.load(start)
+        return draws
+
+
+def _generator_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
 def _crop_and_flip(x: Tensor, stream: np.random.Generator, pad: int = 4) -> Tensor:
