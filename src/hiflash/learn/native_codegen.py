@@ -76,10 +76,13 @@ class _Writer:
         self.places["LOGITS_STRIDE"] = last
         for name in ("LOGITS", "DLOGITS"):
             self._reserve(name, GROUP * last)
-        most = max((s.rows * s.cols for s in stages if isinstance(s, Conv)), default=0)
+        convs = [stage for stage in stages if isinstance(stage, Conv)]
+        # Gradients of one channel, or of one column and all channels.
+        most = max((max(s.rows * s.cols, s.rows * s.pool * s.outs) for s in convs), default=0)
         for name in ("AT", "ENTRIES"):
             self._reserve(name, most + 1)
-        laned = [stage for stage in stages if isinstance(stage, Conv) and self._by_samples(stage)]
+        self._reserve("STARTS", max((s.rows * s.pool for s in convs), default=0) + 1)
+        laned = [stage for stage in convs if self._by_samples(stage)]
         self._reserve("LANE_X", machine.lanes * max((s.padded_size for s in laned), default=0))
         for name in ("LANE_Y", "LANE_WHERE"):
             self._reserve(name, machine.lanes * max((s.cols * s.outs for s in laned), default=0))
@@ -98,14 +101,13 @@ class _Writer:
         self._reserve(f"PACKED{i}", stage.kernel_h * stage.run * lanes * sum(vecs for vecs, _ in blocks))
         self._reserve(f"WHERE{i}", GROUP * outputs)
         self._reserve(f"Z{i}", stage.pool**2 * stage.cols * self.machine.channel_vecs * lanes)
-        prepare = [f"float *dx = memset(ws + D{i}, 0, 4 * {stage.padded_size});"] if i > 0 else []
         functions = CONV_STAGE.format(
             i=i, s=stage, relu=int(stage.relu), run_vecs=row // lanes, y_pitch=y_pitch,
             y=y, dy=dy, outputs=outputs, filter=stage.kernel_h * row,
             forward=_indent(self._forward_blocks(i, stage, blocks)),
             pack=_indent(self._pack_blocks(i, stage, blocks)),
-            prepare=_indent(prepare),
-            gradients=_indent(self._gradients(i, stage), 8),
+            weight_gradients=_indent(self._weight_gradients(stage), 8),
+            input_gradients=_indent(self._input_gradients(i, stage) if i else []),
         )  # fmt: skip
         if not self._by_samples(stage):
             return functions
@@ -254,25 +256,43 @@ class _Writer:
             first += channels
         return lines
 
-    def _gradients(self, i: int, stage: Conv) -> list[str]:
-        """Return the calls that cover a filter with register blocks, for weights and for inputs.
-
-        Not in turn: x and dx together may be more than the first-level cache.
-        """
+    def _weight_gradients(self, stage: Conv) -> list[str]:
+        """Return the calls that cover a filter with register blocks."""
         lanes = self.machine.lanes
         row = round_up(stage.run, lanes)
-        row_vecs = row // lanes
         tail = ", ".join("-1" if row - lanes + n < stage.run else "0" for n in range(lanes))
-        weights, inputs = [], []
-        for k0, k1 in _spans(stage.kernel_h, max(1, self.machine.block // row_vecs)):
-            for n0, n1 in _spans(row_vecs, self.machine.block):
-                at = f"{k0} * {stage.pitch} + {n0} * LANES"
-                filters = f"{k0} * {row} + {n0} * LANES"
-                mask = tail if n1 == row_vecs else ", ".join(["-1"] * lanes)
-                sizes = f"{k1 - k0}, {n1 - n0}, {stage.pitch}, {row}, count, at, ws + ENTRIES"
-                weights.append(f"conv_weight_gradient({sizes}, x + {at}, (ivec){{{mask}}}, dw + {filters});")
-                inputs.append(f"conv_input_gradient({sizes}, w + {filters}, dx + {at});")
-        return weights + inputs if i > 0 else weights
+        lines = []
+        for k0, k1, n0, n1 in self._filter_blocks(stage):
+            at = f"{k0} * {stage.pitch} + {n0} * LANES"
+            mask = tail if n1 == row // lanes else ", ".join(["-1"] * lanes)
+            lines.append(
+                f"conv_weight_gradient({k1 - k0}, {n1 - n0}, {stage.pitch}, {row}, count, at, ws + ENTRIES, "
+                f"x + {at}, (ivec){{{mask}}}, dw + {k0} * {row} + {n0} * LANES);"
+            )
+        return lines
+
+    def _input_gradients(self, i: int, stage: Conv) -> list[str]:
+        """Return the statements that add up the gradient of a stage's input."""
+        vecs = -(-stage.run // self.machine.lanes)
+        return [
+            "int *starts = (int *)(ws + STARTS);",
+            f"float *dx = memset(ws + D{i}, 0, 4 * {stage.padded_size});",
+            f"for (int c = 0; c < {stage.cols * stage.pool}; c++, dx += {stage.channels}) {{",
+            f"    conv_column(&C{i}, c, dy, where, starts, at, ws + ENTRIES);",
+            *[
+                f"    conv_input_gradient(&C{i}, {last - first}, starts, at, ws + ENTRIES, "
+                f"ws + WEIGHTS{i} + {first} * LANES, dx + {first} * LANES);"
+                for first, last in _spans(vecs, self.machine.block + 2)
+            ],
+            "}",
+        ]
+
+    def _filter_blocks(self, stage: Conv) -> list[tuple[int, int, int, int]]:
+        """Return the spans of rows and of vectors in a row that make up a filter, a register block each."""
+        vecs = -(-stage.run // self.machine.lanes)
+        most = self.machine.block + 2  # one operand comes from memory, the other is one value
+        rows = _spans(stage.kernel_h, max(1, most // vecs))
+        return [(*span, *part) for span in rows for part in _spans(vecs, most)]
 
 
 def _swaps(lanes: int) -> str:

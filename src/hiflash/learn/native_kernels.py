@@ -249,10 +249,9 @@ INLINE void conv_pack(const conv *s, const int first, const int vecs, const int 
 /* The gradients of one output channel that pass ReLU, and where in x their windows start. Returns how many. */
 INLINE int conv_entries(const conv *s, const float *dy, const int *where, int *at, float *g, float *bias)
 {
-    int count = 0;
-    /* Column by column: neighbours in a row overlap, and adding to what was just stored has to wait. */
-    for (int c = 0; c < s->cols; c++)
-        for (int r = 0; r < s->rows; r++) {
+    long count = 0;
+    for (int r = 0; r < s->rows; r++)
+        for (int c = 0; c < s->cols; c++) {
             const int position = where[(r * s->cols + c) * s->out];
             at[count] = position * s->in;
             g[count] = dy[r * s->y_pitch + c * s->out];
@@ -289,25 +288,43 @@ INLINE void conv_weight_gradient(const int rows, const int vecs, const int pitch
         }
 }
 
-/* dx[window] += g * w[rows][vecs] */
-INLINE void conv_input_gradient(const int rows, const int vecs, const int pitch, const int stride, int count,
-                                const int *at, const float *g, const float *w, float *dx)
+/* The gradients whose windows start in column c of x, row by row: those of row r from starts[r] to starts[r + 1],
+   and where in w what they add to row 0 of dx would be. */
+INLINE void conv_column(const conv *s, int c, const float *dy, const int *where, int *starts, int *at, float *g)
 {
-    vec kept[MAX_BLOCK];
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int n = 0; n < vecs; n++) {
-            kept[r * vecs + n] = load(w + r * stride + n * LANES);
-            KEEP(kept[r * vecs + n]);
+    const int row = s->run_vecs * LANES, filter = s->kernel * row;
+    long count = 0;
+    for (int r = 0; r < s->rows * s->pool; r++) {
+        const int position = r * s->width + c;
+        const int *from = where + (r / s->pool * s->cols + c / s->pool) * s->out;
+        const float *of = dy + r / s->pool * s->y_pitch + c / s->pool * s->out;
+        starts[r] = count;
+        UNROLL for (int o = 0; o < s->out; o++) {
+            at[count] = o * filter - r * row;
+            g[count] = of[o];
+            count += from[o] == position;
         }
-    ROLLED for (int e = 0; e < count; e++) {
-        float *to = dx + at[e];
-        FORGET(to);
-        const vec value = splat(g[e]);
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int n = 0; n < vecs; n++) {
-                float *spot = to + r * pitch + n * LANES;
-                store(spot, load(spot) + value * kept[r * vecs + n]);
-            }
+    }
+    starts[s->rows * s->pool] = count;
+}
+
+/* dx[y][vecs] += sum over the windows of one column that reach row y. These are neighbours in the list, so
+   that a part of dx is loaded and stored once for all of them: stores are what is scarce. */
+INLINE void conv_input_gradient(const conv *s, const int vecs, const int *starts, const int *at, const float *g,
+                                const float *w, float *dx)
+{
+    const int rows = s->rows * s->pool;
+    for (int y = 0; y < rows + s->kernel - 1; y++, dx += s->pitch, w += s->run_vecs * LANES) {
+        const int first = starts[y < s->kernel ? 0 : y - s->kernel + 1], end = starts[y < rows ? y + 1 : rows];
+        vec acc[MAX_BLOCK];
+        UNROLL for (int n = 0; n < vecs; n++) acc[n] = load(dx + n * LANES);
+        ROLLED for (int e = first; e < end; e++) {
+            const float *from = w + at[e];
+            FORGET(from);
+            const vec value = splat(g[e]);
+            UNROLL for (int n = 0; n < vecs; n++) acc[n] += value * load(from + n * LANES);
+        }
+        UNROLL for (int n = 0; n < vecs; n++) store(dx + n * LANES, acc[n]);
     }
 }
 

@@ -26,15 +26,15 @@ static void repack_{i}(float *ws)
 
 static void backward_{i}(float *ws, int b)
 {{
-    const float *x = ws + X{i} + b * X{i}_STRIDE, *w = ws + WEIGHTS{i};
+    const float *x = ws + X{i} + b * X{i}_STRIDE;
     const int *where = (const int *)(ws + WHERE{i}) + b * {outputs};
     float *dy = ws + {dy}, *dw = ws + GRADIENT{i}, *dbias = ws + DBIAS{i};
     int *at = (int *)(ws + AT);
-{prepare}
-    for (int o = 0; o < {s.outs}; o++, w += {filter}, dw += {filter}) {{
+    for (int o = 0; o < {s.outs}; o++, dw += {filter}) {{
         const int count = conv_entries(&C{i}, dy + o, where + o, at, ws + ENTRIES, dbias + o);
-{gradients}
+{weight_gradients}
     }}
+{input_gradients}
 }}
 """
 
