@@ -24,6 +24,8 @@ def average_clients(updates: Sequence[ClientUpdate], quorum: int) -> Weights | N
     usable = sorted((u for u in updates if finite(u.weights)), key=lambda u: u.client)
     if len(usable) < quorum:
         return None
+    if len(usable) == 1:  # its own mean; the clients of flat methods are all alone
+        return usable[0].weights
     return weighted_mean([u.weights for u in usable], [u.examples for u in usable])
 
 
