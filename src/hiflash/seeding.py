@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 __all__ = ["rng"]
 
@@ -18,4 +19,15 @@ def rng(seed: int, *names: int | str) -> np.random.Generator:
     # The name becomes the key of a counter-based generator. int() because np.int64(3) prints differently.
     words = [seed, *(name if isinstance(name, str) else int(name) for name in names)]
     key = hashlib.blake2b(repr(words).encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=np.frombuffer(key, "<u8")))
+    return np.random.Generator(np.random.Philox(_Key(np.frombuffer(key, "<u8"))))
+
+
+class _Key(ISeedSequence):
+    """Gives a generator its key. `Philox(key=...)` is the same but for entropy that it asks the system for."""
+
+    def __init__(self, key: np.ndarray) -> None:
+        self.key = key
+
+    def generate_state(self, n_words: int, dtype: object = None) -> np.ndarray:
+        """Return the key: Philox takes its two words from here."""
+        return self.key

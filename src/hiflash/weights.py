@@ -65,8 +65,13 @@ def weighted_mean(models: Iterable[Weights], counts: Sequence[int]) -> Weights:
     total = float(sum(counts))
     mean: np.ndarray | None = None
     for model, count in zip(models, counts, strict=True):
-        term = model.astype(np.float64) * (count / total)
-        mean = term if mean is None else np.add(mean, term, out=mean)
+        if mean is None:
+            mean, term = model.astype(np.float64), np.empty(model.shape)
+            mean *= count / total
+        else:  # in place: pages for new arrays would cost more than the sums
+            term[...] = model
+            term *= count / total
+            mean += term
     if mean is None:
         raise ProtocolError("the mean of no models is undefined")
     return mean.astype(np.float32)

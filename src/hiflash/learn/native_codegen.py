@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 
 from hiflash.learn.native_kernels import KERNELS
 from hiflash.learn.native_network import Conv, Dense, NativeUnavailable, Stage, packed_slots, round_up
-from hiflash.learn.native_templates import CONV_STAGE, ENTRY_POINTS
+from hiflash.learn.native_templates import CONV_SAMPLES, CONV_STAGE, ENTRY_POINTS
 
 __all__ = ["GROUP", "Machine", "generate"]
 
@@ -38,7 +38,7 @@ class Machine:
 def generate(stages: tuple[Stage, ...], machine: Machine) -> str:
     """Return the C source: `workspace_floats`, `train` and `evaluate`."""
     writer = _Writer(stages, machine)
-    parts = [f"#define LANES {machine.lanes}\n#define GROUP {GROUP}", KERNELS]
+    parts = [f"#define LANES {machine.lanes}\n#define GROUP {GROUP}\n{_swaps(machine.lanes)}", KERNELS]
     parts += [writer.conv_stage(i, stage) for i, stage in enumerate(stages) if isinstance(stage, Conv)]
     parts += [writer.gather(), writer.forward(), writer.backward(), writer.repack()]
     # The workspace is complete only now that everything has asked for its share.
@@ -76,9 +76,16 @@ class _Writer:
         self.places["LOGITS_STRIDE"] = last
         for name in ("LOGITS", "DLOGITS"):
             self._reserve(name, GROUP * last)
-        most = max((s.rows * s.cols for s in stages if isinstance(s, Conv)), default=0)
+        convs = [stage for stage in stages if isinstance(stage, Conv)]
+        # Gradients of one channel, or of one column and all channels.
+        most = max((max(s.rows * s.cols, s.rows * s.pool * s.outs) for s in convs), default=0)
         for name in ("AT", "ENTRIES"):
             self._reserve(name, most + 1)
+        self._reserve("STARTS", max((s.rows * s.pool for s in convs), default=0) + 1)
+        laned = [stage for stage in convs if self._by_samples(stage)]
+        self._reserve("LANE_X", machine.lanes * max((s.padded_size for s in laned), default=0))
+        for name in ("LANE_Y", "LANE_WHERE"):
+            self._reserve(name, machine.lanes * max((s.cols * s.outs for s in laned), default=0))
 
     def conv_stage(self, i: int, stage: Conv) -> str:
         """Return the functions of one convolution stage."""
@@ -94,20 +101,19 @@ class _Writer:
         self._reserve(f"PACKED{i}", stage.kernel_h * stage.run * lanes * sum(vecs for vecs, _ in blocks))
         self._reserve(f"WHERE{i}", GROUP * outputs)
         self._reserve(f"Z{i}", stage.pool**2 * stage.cols * self.machine.channel_vecs * lanes)
-        prepare = []
-        if stage.relu:
-            prepare.append(
-                f"relu_backward({stage.rows}, {stage.cols * stage.outs}, {y_pitch}, ws + {y}, dy);"
-            )
-        if i > 0:
-            prepare.append(f"float *dx = memset(ws + D{i}, 0, 4 * {stage.padded_size});")
-        return CONV_STAGE.format(
+        functions = CONV_STAGE.format(
             i=i, s=stage, relu=int(stage.relu), run_vecs=row // lanes, y_pitch=y_pitch,
             y=y, dy=dy, outputs=outputs, filter=stage.kernel_h * row,
             forward=_indent(self._forward_blocks(i, stage, blocks)),
             pack=_indent(self._pack_blocks(i, stage, blocks)),
-            prepare=_indent(prepare),
-            gradients=_indent(self._gradients(i, stage), 8),
+            weight_gradients=_indent(self._weight_gradients(stage), 8),
+            input_gradients=_indent(self._input_gradients(i, stage) if i else []),
+        )  # fmt: skip
+        if not self._by_samples(stage):
+            return functions
+        return functions + CONV_SAMPLES.format(
+            i=i, s=stage, y=y, y_stride=f"X{i + 1}_STRIDE", y_pitch=y_pitch, outputs=outputs,
+            row=stage.cols * stage.outs, blocks=_indent(self._sample_blocks(i, stage), 8),
         )  # fmt: skip
 
     def gather(self) -> str:
@@ -130,13 +136,18 @@ class _Writer:
 
     def forward(self) -> str:
         """Return the function from the gathered samples to their logits."""
-        body = [
-            f"for (int b = 0; b < samples; b++) forward_{i}(ws, b);"
-            for i, stage in enumerate(self.stages)
-            if isinstance(stage, Conv)
-        ]
+        body = []
         for i, stage in enumerate(self.stages):
-            if isinstance(stage, Dense):
+            if isinstance(stage, Conv):
+                first = "0"
+                if self._by_samples(stage):  # a vector more than half full is faster than one by one
+                    first = f"b{i}"
+                    body.append(f"int b{i} = 0;")
+                    body.append(
+                        f"for (; b{i} + LANES / 2 < samples; b{i} += LANES) forward_samples_{i}(ws, b{i});"
+                    )
+                body.append(f"for (int b = {first}; b < samples; b++) forward_{i}(ws, b);")
+            else:
                 body.append(
                     f"dense_forward({self._row(stage)}, {stage.outs}, {self._stride(i + 1)}, samples, "
                     f"{int(stage.relu)}, ws + X{i}, ws + WEIGHTS{i}, ws + BIAS{i}, ws + {self._name(i + 1)});"
@@ -201,6 +212,18 @@ class _Writer:
     def _stride(self, i: int) -> str:
         return f"{self._name(i)}_STRIDE"
 
+    def _by_samples(self, stage: Conv) -> bool:
+        """Return whether vectors of samples are better than vectors of output channels, which have gaps."""
+        return stage.outs % self.machine.lanes > 0 and stage.pool**2 <= self.machine.block
+
+    def _sample_blocks(self, i: int, stage: Conv) -> list[str]:
+        # A row of x and the weights of a few channels are in the first-level cache together, those of all not.
+        return [
+            f"conv_samples_row(&C{i}, {last - first}, r, x, w + {first * stage.kernel_h} * C{i}.run_vecs * LANES, "
+            f"bias + {first}, y + {first} * LANES, where + {first} * LANES);"
+            for first, last in _spans(stage.outs, self.machine.block // stage.pool**2)
+        ]
+
     def _channel_blocks(self, stage: Conv) -> list[tuple[int, int]]:
         """Return the (vectors, channels) of each block of output channels."""
         vecs = -(-stage.outs // self.machine.lanes)
@@ -233,25 +256,54 @@ class _Writer:
             first += channels
         return lines
 
-    def _gradients(self, i: int, stage: Conv) -> list[str]:
-        """Return the calls that cover a filter with register blocks, for weights and for inputs.
-
-        Not in turn: x and dx together may be more than the first-level cache.
-        """
+    def _weight_gradients(self, stage: Conv) -> list[str]:
+        """Return the calls that cover a filter with register blocks."""
         lanes = self.machine.lanes
         row = round_up(stage.run, lanes)
-        row_vecs = row // lanes
         tail = ", ".join("-1" if row - lanes + n < stage.run else "0" for n in range(lanes))
-        weights, inputs = [], []
-        for k0, k1 in _spans(stage.kernel_h, max(1, self.machine.block // row_vecs)):
-            for n0, n1 in _spans(row_vecs, self.machine.block):
-                at = f"{k0} * {stage.pitch} + {n0} * LANES"
-                filters = f"{k0} * {row} + {n0} * LANES"
-                mask = tail if n1 == row_vecs else ", ".join(["-1"] * lanes)
-                sizes = f"{k1 - k0}, {n1 - n0}, {stage.pitch}, {row}, count, at, ws + ENTRIES"
-                weights.append(f"conv_weight_gradient({sizes}, x + {at}, (ivec){{{mask}}}, dw + {filters});")
-                inputs.append(f"conv_input_gradient({sizes}, w + {filters}, dx + {at});")
-        return weights + inputs if i > 0 else weights
+        lines = []
+        for k0, k1, n0, n1 in self._filter_blocks(stage):
+            at = f"{k0} * {stage.pitch} + {n0} * LANES"
+            mask = tail if n1 == row // lanes else ", ".join(["-1"] * lanes)
+            lines.append(
+                f"conv_weight_gradient({k1 - k0}, {n1 - n0}, {stage.pitch}, {row}, count, at, ws + ENTRIES, "
+                f"x + {at}, (ivec){{{mask}}}, dw + {k0} * {row} + {n0} * LANES);"
+            )
+        return lines
+
+    def _input_gradients(self, i: int, stage: Conv) -> list[str]:
+        """Return the statements that add up the gradient of a stage's input."""
+        vecs = -(-stage.run // self.machine.lanes)
+        return [
+            "int *starts = (int *)(ws + STARTS);",
+            f"float *dx = memset(ws + D{i}, 0, 4 * {stage.padded_size});",
+            f"for (int c = 0; c < {stage.cols * stage.pool}; c++, dx += {stage.channels}) {{",
+            f"    conv_column(&C{i}, c, dy, where, starts, at, ws + ENTRIES);",
+            *[
+                f"    conv_input_gradient(&C{i}, {last - first}, starts, at, ws + ENTRIES, "
+                f"ws + WEIGHTS{i} + {first} * LANES, dx + {first} * LANES);"
+                for first, last in _spans(vecs, self.machine.block + 2)
+            ],
+            "}",
+        ]
+
+    def _filter_blocks(self, stage: Conv) -> list[tuple[int, int, int, int]]:
+        """Return the spans of rows and of vectors in a row that make up a filter, a register block each."""
+        vecs = -(-stage.run // self.machine.lanes)
+        most = self.machine.block + 2  # one operand comes from memory, the other is one value
+        rows = _spans(stage.kernel_h, max(1, most // vecs))
+        return [(*span, *part) for span in rows for part in _spans(vecs, most)]
+
+
+def _swaps(lanes: int) -> str:
+    """Return which lanes of two rows make up the new ones when a transposition swaps blocks `step` apart."""
+    lines, step = [], lanes // 2
+    while step:
+        low = [lane if not lane & step else lanes + lane - step for lane in range(lanes)]
+        lines.append(f"#define LOW_{step} {', '.join(map(str, low))}")
+        lines.append(f"#define HIGH_{step} {', '.join(str(lane + step) for lane in low)}")
+        step //= 2
+    return "\n".join(lines)
 
 
 def _split(total: int, most: int) -> list[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["CONV_STAGE", "ENTRY_POINTS"]
+__all__ = ["CONV_SAMPLES", "CONV_STAGE", "ENTRY_POINTS"]
 
 CONV_STAGE = r"""
 static const conv C{i} = {{.in = {s.channels}, .out = {s.outs}, .kernel = {s.kernel_h}, .run = {s.run},
-    .pitch = {s.pitch}, .pool = {s.pool}, .rows = {s.rows}, .cols = {s.cols}, .relu = {relu},
+    .width = {s.pitch} / {s.channels}, .pitch = {s.pitch}, .pool = {s.pool}, .rows = {s.rows}, .cols = {s.cols}, .relu = {relu},
     .run_vecs = {run_vecs}, .y_pitch = {y_pitch}}};
 
 static void forward_{i}(float *ws, int b)
@@ -26,14 +26,29 @@ static void repack_{i}(float *ws)
 
 static void backward_{i}(float *ws, int b)
 {{
-    const float *x = ws + X{i} + b * X{i}_STRIDE, *w = ws + WEIGHTS{i};
+    const float *x = ws + X{i} + b * X{i}_STRIDE;
     const int *where = (const int *)(ws + WHERE{i}) + b * {outputs};
     float *dy = ws + {dy}, *dw = ws + GRADIENT{i}, *dbias = ws + DBIAS{i};
     int *at = (int *)(ws + AT);
-{prepare}
-    for (int o = 0; o < {s.outs}; o++, w += {filter}, dw += {filter}) {{
+    for (int o = 0; o < {s.outs}; o++, dw += {filter}) {{
         const int count = conv_entries(&C{i}, dy + o, where + o, at, ws + ENTRIES, dbias + o);
-{gradients}
+{weight_gradients}
+    }}
+{input_gradients}
+}}
+"""
+
+CONV_SAMPLES = r"""
+static void forward_samples_{i}(float *ws, int b)
+{{
+    const float *w = ws + WEIGHTS{i}, *bias = ws + BIAS{i};
+    float *x = ws + LANE_X, *y = ws + LANE_Y;
+    int *where = (int *)(ws + LANE_WHERE);
+    interleave({s.padded_size}, X{i}_STRIDE, ws + X{i} + b * X{i}_STRIDE, x);
+    for (int r = 0; r < {s.rows}; r++) {{
+{blocks}
+        separate({row}, {y_stride}, y, ws + {y} + r * {y_pitch});
+        separate({row}, {outputs}, ws + LANE_WHERE, ws + WHERE{i} + b * {outputs} + r * {row});
     }}
 }}
 """
