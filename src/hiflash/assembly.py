@@ -18,6 +18,7 @@ from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPol
 from hiflash.core.synchronous import SyncCloud
 from hiflash.engine.executor import Executor, promise
 from hiflash.engine.ledger import Ledger
+from hiflash.engine.mobility import Mobility, Paths
 from hiflash.engine.simulator import Simulator
 from hiflash.engine.world import World
 from hiflash.messages import Weights
@@ -72,6 +73,9 @@ def simulator(
         slot_s=config.resources.slot_s if slotted else None,
         limits=limits,
         log=log,
+        mobility=_mobility(config, population, edges, world, of_clients, log)
+        if config.mobility.active
+        else None,
     )
 
 
@@ -140,6 +144,34 @@ def _edge(
         quorum=edge.quorum,
         asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
         trains=trains,
+    )
+
+
+def _mobility(
+    config: Config,
+    population: Population,
+    edges: Sequence[Edge],
+    world: World,
+    plans: Sequence[ClientPlan],
+    log: Log,
+) -> Mobility:
+    mobility, resources = config.mobility, population.resources
+    paths = Paths(resources.all_send_s, resources.moved_send_s, flat=False)
+    if config.federation.flat:  # a flat client uses the access hop of its best edge
+        paths = Paths(resources.best_send_s.copy, lambda move: resources.moved_send_s(move).min(), flat=True)
+    return Mobility(
+        edges,
+        world,
+        plans,
+        paths,
+        population.labels,
+        seed=config.seed,
+        rates={"move": mobility.moves_per_s, "join": mobility.joins_per_s, "leave": mobility.leaves_per_s},
+        absent=min(len(plans) - 1, round(mobility.absent * len(plans))),  # somebody must be there
+        repair_s=_number(mobility.repair_s),
+        switching_cost=mobility.switching_cost,
+        heterogeneity_weight=config.federation.heterogeneity_weight,
+        log=log,
     )
 
 

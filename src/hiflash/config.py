@@ -46,6 +46,8 @@ ASYNC_ONLY = (
 )
 SYNC_ONLY = ("cloud.participants", "cloud.deadline_s", "cloud.quorum")
 
+MOBILE_PAIRS = 500_000_000  # 4 GB of paths
+
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
@@ -56,6 +58,7 @@ Range = Annotated[tuple[float, float], BeforeValidator(_tuple)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(ge=0, le=1e6)]
 
 
 def _key(default: Any, allowed: str, about: str) -> Any:
@@ -73,6 +76,9 @@ class Federation(_Section):
     edges: Count = _key(10, "a whole number >= 1", "M, edges that each own a cluster of clients")
     association: Literal["random", "latency"] = _key(
         "random", '"random" or "latency"', "which client belongs to which edge"
+    )
+    heterogeneity_weight: Annotated[float, Field(ge=0, le=1e9)] = _key(
+        300.0, ">= 0", "lambda, ms that a divergence of 1 counts as in the association"
     )
     flat: bool = _key(False, "true or false", "no edge tier: every client talks to the cloud itself")
 
@@ -176,6 +182,29 @@ class WanSection(_Section):
     )
 
 
+class MobilitySection(_Section):
+    """Clients that move, join and leave while a run goes on, and the repair of their association."""
+
+    moves_per_s: Rate = _key(0.0, ">= 0", "moves per virtual second; a client that moves has new bandwidths")
+    joins_per_s: Rate = _key(0.0, ">= 0", "absent clients that join per virtual second, while there are any")
+    leaves_per_s: Rate = _key(0.0, ">= 0", "clients that leave per virtual second; the last one stays")
+    absent: Annotated[float, Field(ge=0, lt=1)] = _key(
+        0.0, "in [0, 1)", "share of clients that are absent at the start"
+    )
+    repair_s: Positive | NoneOr = _key(
+        "none", '> 0 or "none"', "virtual seconds between two repairs of the association"
+    )
+    switching_cost: Annotated[float, Field(ge=0, le=1e12)] = _key(
+        20.0, ">= 0", "ms of association cost that changing edges must save"
+    )
+
+    @property
+    def active(self) -> bool:
+        """Return whether anything happens at all."""
+        rates = (self.moves_per_s, self.joins_per_s, self.leaves_per_s, self.absent)
+        return any(rates) or self.repair_s != "none"
+
+
 class EvaluateSection(_Section):
     """When the global model is tested."""
 
@@ -266,6 +295,7 @@ class Config(_Section):
     cloud: CloudSection = CloudSection()
     resources: ResourcesSection = ResourcesSection()
     wan: WanSection = WanSection()
+    mobility: MobilitySection = MobilitySection()
     evaluate: EvaluateSection = EvaluateSection()
     stop: StopSection = StopSection()
     data: DataSection = DataSection()
@@ -350,6 +380,19 @@ class Config(_Section):
             )
         if cloud.schedule == "async" and cloud.momentum and cloud.mixing != "delta":
             problems.append('cloud.momentum needs cloud.mixing = "delta"')
+        if self.mobility.active and cloud.schedule == "centralized":
+            problems.append(f"mobility is for clients, and {self.method} has none; leave its keys out")
+        pairs = federation.clients * federation.edges
+        if self.mobility.active and not federation.flat and pairs > MOBILE_PAIRS:
+            problems.append(
+                f"with mobility federation.clients * federation.edges must be at most {MOBILE_PAIRS:,}, got "
+                f"{pairs:,}: the path of every client to every edge is kept; use fewer edges"
+            )
+        if self.mobility.repair_s != "none" and federation.flat:
+            problems.append(
+                "mobility.repair_s repairs the association with edges, and without edges (federation.flat) "
+                "there is none; leave it out"
+            )
         if self.data.name == "none" and self.trainer != "none":
             problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
         for key, pair in (
@@ -416,8 +459,14 @@ def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
     settings = {**METHODS[method].settings, **given}
     schedule = settings.get("cloud.schedule", "async")
     keys = {"async": SYNC_ONLY, "sync": ASYNC_ONLY}.get(schedule, ASYNC_ONLY + SYNC_ONLY)
-    no_edges = ("edge.edge_rounds", "edge.redraw", "edge.clients_per_round")
-    return {*keys, *(no_edges if settings.get("federation.flat") else ())}
+    no_edges = ("edge.edge_rounds", "edge.redraw", "edge.clients_per_round", "mobility.repair_s",
+                "mobility.switching_cost")  # fmt: skip
+    no_clients = tuple(f"mobility.{name}" for name in MobilitySection.model_fields)
+    return {
+        *keys,
+        *(no_edges if settings.get("federation.flat") else ()),
+        *(no_clients if schedule == "centralized" else ()),
+    }
 
 
 def describe_keys() -> Iterator[tuple[str, str, Any, str]]:

@@ -19,6 +19,7 @@ from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful
 from hiflash.engine.executor import Executor, begin, promise, resolve
 from hiflash.engine.ledger import Ledger
+from hiflash.engine.mobility import Change, Mobility
 from hiflash.engine.world import RoundTiming, World
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
@@ -26,6 +27,7 @@ from hiflash.messages import (
     Cancel,
     CheckIn,
     ClientUpdate,
+    ClusterChange,
     Deadline,
     Expired,
     Grant,
@@ -69,6 +71,7 @@ class Simulator(Stateful):
         slot_s: float | None,
         limits: Mapping[str, float | None],
         log: Callable[[float, str, Mapping[str, Any]], None],
+        mobility: Mobility | None = None,
     ) -> None:
         self.cloud = cloud
         self.edges = list(edges)
@@ -78,6 +81,7 @@ class Simulator(Stateful):
         self.slot_s = slot_s
         self.limits = limits
         self.log = log
+        self.mobility = mobility
         self.now = 0.0
         self.heap: list[tuple[float, int, Any]] = []
         self.counter = 0
@@ -87,9 +91,14 @@ class Simulator(Stateful):
         self.open_rounds: dict[int, Round] = {}
 
     def start(self) -> None:
-        """Let every edge check in at time zero."""
+        """Let every edge that has a client check in at time zero."""
+        if self.mobility is not None:
+            self._from_edge(self.mobility.start())
+            for first in self.mobility.first():
+                self._push(*first)
         for edge in self.edges:
-            self._from_cloud(self.cloud.handle(edge.check_in(0.0)))
+            if edge.everyone and not edge.request_id:
+                self._from_cloud(self.cloud.handle(edge.check_in(0.0)))
         self._schedule_slots()
 
     @property
@@ -123,10 +132,18 @@ class Simulator(Stateful):
         """Return the coordinates of an evaluation."""
         return self.ledger.totals(self.now)
 
+    @property
+    def clusters(self) -> list[list[int]]:
+        """Return the clients that belong to each edge."""
+        if self.mobility is not None:
+            return self.mobility.clusters()
+        return [list(edge.everyone) for edge in self.edges]
+
     def figures(self) -> dict[str, Any]:
         """Return the rest of what a result reports."""
         return {
             **self.ledger.figures(),
+            **({} if self.mobility is None else {"mobility": self.mobility.figures(self.now)}),
             "response_latency_ms": self.world.response_latency_ms,
             "waiting_ms": self.world.waiting_ms,
         }
@@ -142,7 +159,11 @@ class Simulator(Stateful):
                 self.world.forget(self.now)
                 self._from_cloud(self.cloud.handle(event))
             case CheckIn():
-                self._from_cloud(self.cloud.handle(replace(event, now=self.now)))
+                if self.edges[event.edge].everyone:  # else its last client left while it waited to ask again
+                    self._from_cloud(self.cloud.handle(replace(event, now=self.now)))
+            case Change() if self.mobility is not None:
+                self._push(*self.mobility.following(event, self.now))
+                self._from_edge(self.mobility.handle(event, self.now))
             case Grant():
                 self._from_edge(self.edges[event.edge].received(event, self.now))
             case RoundEnd():
@@ -161,6 +182,7 @@ class Simulator(Stateful):
             "edges": [edge.snapshot() for edge in self.edges],
             "world": self.world.snapshot(),
             "ledger": self.ledger.snapshot(),
+            **({} if self.mobility is None else {"mobility": self.mobility.snapshot()}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -171,6 +193,8 @@ class Simulator(Stateful):
             edge.restore(saved)
         self.world.restore(state["world"])
         self.ledger.restore(state["ledger"])
+        if self.mobility is not None:
+            self.mobility.restore(state["mobility"])
 
     def _push(self, time: float, event: Any) -> None:
         self.counter += 1
@@ -224,9 +248,12 @@ class Simulator(Stateful):
                     self._drop(effect.lease_id)
                     self.ledger.settle(effect.lease_id, applied=False)
                     self._log("cancel", edge=effect.edge, lease=effect.lease_id)
-                    self._from_edge(self.edges[effect.edge].handle(effect))
+                    (check_in,) = self.edges[effect.edge].handle(effect)
+                    self._ask_again(check_in)
 
     def _grant(self, grant: Grant) -> None:
+        if self.mobility is not None:
+            self.mobility.granted(grant.edge)
         timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now)
         self.ledger.granted(grant, timeline)
         self._log("grant", edge=grant.edge, lease=grant.lease_id, version=grant.base_version,
@@ -240,7 +267,7 @@ class Simulator(Stateful):
                     self._start_round(effect)
                 case Upload() | Abandon():
                     self._push(self.now + self.ledger.open[effect.lease_id].timeline.up_s, effect)
-                case CheckIn() | Progress():
+                case CheckIn() | ClusterChange() | Progress():
                     self._from_cloud(self.cloud.handle(effect))
 
     def _end_round(self, end: RoundEnd) -> None:
@@ -317,12 +344,27 @@ class Simulator(Stateful):
             if weights is None:
                 self._give_up(Abandon(upload.edge, upload.lease_id, upload.check_in, self.now))
                 return
-        self._from_cloud(self.cloud.handle(replace(upload, weights=weights, now=self.now)))
+        self._hand_in(replace(upload, weights=weights, now=self.now))
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
         self._drop(abandon.lease_id)
-        self._from_cloud(self.cloud.handle(replace(abandon, now=self.now)))
+        self._hand_in(replace(abandon, now=self.now))
+
+    def _hand_in(self, last: Upload | Abandon) -> None:
+        """Give the cloud the last message of a lease, which asks for the next one too."""
+        if self.mobility is None or last.check_in is None:
+            self._from_cloud(self.cloud.handle(last))
+        else:  # the cluster may change between the two
+            self._from_cloud(self.cloud.handle(replace(last, check_in=None)))
+            self._ask_again(last.check_in)
+
+    def _ask_again(self, check_in: CheckIn) -> None:
+        """Let an edge whose lease is over ask for the next one, with the cluster that it has by now."""
+        if self.mobility is None:
+            self._from_edge([check_in])
+        else:
+            self._from_edge(self.mobility.returned(check_in, self.now))
 
     def _drop(self, lease_id: int) -> None:
         if self.executor is not None:
