@@ -1,4 +1,4 @@
-"""Does repairing the association keep clusters balanced and near while clients move, join and leave?
+"""See whether repairs keep clusters balanced and near while clients move, join and leave.
 
 The control plane alone: nothing is trained. Five minutes of virtual time and three seeds each.
 """

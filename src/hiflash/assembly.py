@@ -155,22 +155,28 @@ def _mobility(
     plans: Sequence[ClientPlan],
     log: Log,
 ) -> Mobility:
-    mobility, resources = config.mobility, population.resources
-    paths = Paths(resources.all_send_s, resources.moved_send_s, flat=False)
-    if config.federation.flat:  # a flat client uses the access hop of its best edge
+    mobility, federation, resources = config.mobility, config.federation, population.resources
+    reach = None if federation.reach == "all" else min(federation.reach, federation.edges)
+    paths = Paths(resources.all_send_s, resources.moved_send_s, flat=False, reach=reach)
+    if federation.flat:  # a flat client uses the access hop of its best edge
         paths = Paths(resources.best_send_s.copy, lambda move: resources.moved_send_s(move).min(), flat=True)
+    target = None
+    if federation.target_distribution == "uniform" and population.labels is not None:
+        target = np.full(population.labels.shape[1], 1 / population.labels.shape[1])
     return Mobility(
         edges,
         world,
         plans,
         paths,
         population.labels,
+        target,
         seed=config.seed,
         rates={"move": mobility.moves_per_s, "join": mobility.joins_per_s, "leave": mobility.leaves_per_s},
         absent=min(len(plans) - 1, round(mobility.absent * len(plans))),  # somebody must be there
         repair_s=_number(mobility.repair_s),
         switching_cost=mobility.switching_cost,
-        heterogeneity_weight=config.federation.heterogeneity_weight,
+        heterogeneity_weight=federation.heterogeneity_weight,
+        capacity=None if federation.capacity == "none" else federation.capacity,
         log=log,
     )
 

@@ -74,12 +74,24 @@ class Federation(_Section):
 
     clients: Count = _key(100, "a whole number >= 1", "N, clients that hold data")
     edges: Count = _key(10, "a whole number >= 1", "M, edges that each own a cluster of clients")
-    association: Literal["random", "latency"] = _key(
-        "random", '"random" or "latency"', "which client belongs to which edge"
+    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid"] = _key(
+        "random",
+        '"random", "heterogeneity", "latency", "data", "edge-iid" or "edge-noniid"',
+        "which client belongs to which edge (docs/association.md)",
     )
     heterogeneity_weight: Annotated[float, Field(ge=0, le=1e9)] = _key(
-        300.0, ">= 0", "lambda, ms that a divergence of 1 counts as in the association"
+        300.0, ">= 0", "lambda, milliseconds of latency that a divergence of 1 is worth"
     )
+    target_distribution: Literal["global", "uniform"] = _key(
+        "global", '"global" or "uniform"', "LD_IID, the labels that a cluster should have"
+    )
+    capacity: Count | NoneOr = _key("none", 'a whole number >= 1 or "none"', "most clients of an edge")
+    reach: Count | Literal["all"] = _key(
+        "all",
+        'a whole number >= 1 or "all"',
+        "edges that a client can belong to: those with its best bandwidth",
+    )
+    classes_per_edge: Count = _key(5, "a whole number >= 1", "edge-noniid: classes that an edge holds")
     flat: bool = _key(False, "true or false", "no edge tier: every client talks to the cloud itself")
 
 
@@ -368,6 +380,17 @@ class Config(_Section):
             problems.append(
                 f"federation.edges ({federation.edges}) must not exceed federation.clients "
                 f"({federation.clients}): an edge needs a client"
+            )
+        if federation.capacity != "none" and federation.capacity * federation.edges < federation.clients:
+            problems.append(
+                f"federation.capacity ({federation.capacity}) x federation.edges ({federation.edges}) leaves "
+                f"no room for federation.clients ({federation.clients}); "
+                f"it must be at least {-(-federation.clients // federation.edges)}"
+            )
+        if federation.reach != "all" and federation.association not in ("heterogeneity", "data"):
+            problems.append(
+                f"federation.reach is for the associations heterogeneity and data, and "
+                f"{federation.association} puts clients anywhere; leave it out"
             )
         units = federation.clients if federation.flat else federation.edges
         if cloud.schedule == "sync" and cloud.participants > units:

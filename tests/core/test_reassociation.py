@@ -10,11 +10,14 @@ from hiflash.core.membership import ABSENT
 from hiflash.core.reassociation import Placement, Switch
 
 ONE_CLASS_EACH = np.array([[4, 0], [4, 0], [0, 4], [0, 4]])
+EVEN = np.array([0.5, 0.5])
 SAME = np.ones((4, 2), dtype=np.int64)  # divergence 0 wherever they are
 
 
-def placement(home, labels, edges=2, weight=300.0):
-    return Placement(np.array(home), edges, np.array(labels), heterogeneity_weight=weight)
+def placement(home, labels, edges=2, weight=300.0, capacity=None):
+    labels = np.array(labels)
+    overall = label_distribution(labels.sum(axis=0))
+    return Placement(np.array(home), edges, labels, overall, heterogeneity_weight=weight, capacity=capacity)
 
 
 def test_a_client_adds_its_latency_and_what_the_divergence_rises():
@@ -33,10 +36,10 @@ def test_a_repair_mixes_classes_that_were_apart():
     # Client 2 leaves (4, 8) for (4, 0): 50 + 6.22 there, 50 - 93.38 here, and goes.
     # Client 3 keeps edge 1 balanced (-43.38) and would spoil edge 0 (56.22).
     mixed = placement([0, 0, 1, 1], ONE_CLASS_EACH)
-    assert mixed.divergence() == pytest.approx([0.3112781, 0.3112781], abs=1e-7)
+    assert mixed.divergence(EVEN) == pytest.approx([0.3112781, 0.3112781], abs=1e-7)
     assert mixed.repair(np.full((2, 4), 50.0), 20.0) == [Switch(0, 0, 1), Switch(2, 1, 0)]
     assert mixed.home.tolist() == [1, 0, 0, 1]
-    assert mixed.divergence().tolist() == [0.0, 0.0]
+    assert mixed.divergence(EVEN).tolist() == [0.0, 0.0]
     assert mixed.repair(np.full((2, 4), 50.0), 0.0) == []
 
 
@@ -80,7 +83,7 @@ def test_a_client_that_joins_goes_to_the_nearest_empty_edge_or_else_to_the_cheap
 
 def test_absent_clients_are_left_alone_but_their_labels_count_as_all_labels():
     absent = placement([0, 1, ABSENT, ABSENT], ONE_CLASS_EACH)
-    assert absent.divergence() == pytest.approx([0.3112781, 0.3112781], abs=1e-7)
+    assert absent.divergence(EVEN) == pytest.approx([0.3112781, 0.3112781], abs=1e-7)
     assert absent.repair(np.full((2, 4), 50.0), 0.0) == []
 
 
@@ -89,19 +92,39 @@ def test_without_labels_latency_alone_decides():
     assert unlabelled.repair(np.array([[10.0, 10], [1.0, 10]]), 5.0) == [Switch(0, 0, 1)]
 
 
+def test_nobody_goes_to_a_full_edge_of_own_accord():
+    latency_ms = np.array([[100.0, 100, 100, 100], [10.0, 10, 10, 10]])
+    limited = placement([0, 0, 0, 1], SAME, capacity=2)
+    assert limited.repair(latency_ms, 5.0) == [Switch(0, 0, 1)]  # then edge 1 has its two
+    assert limited.repair(latency_ms, 5.0) == []
+    joining = placement([0, 1, 1, ABSENT], SAME, capacity=2)
+    assert joining.cheapest(3, latency_ms[:, 3]) == 0
+    assert joining.cheapest(3, np.array([np.inf, 10.0])) == 1  # it reaches no other
+    assert placement([0, 0, 1, 1], SAME, capacity=2).repair(latency_ms, 5.0) == []
+
+
+def test_another_target_than_all_labels_can_be_aimed_at():
+    # All labels are (2/3, 1/3). Aiming at (1/2, 1/2), client 3 with (0, 2) balances edge 0 with its (2, 0):
+    # 10 + 300 * (0 - 0.3112781) = -83.3834; edge 1 is balanced: 10 + 300 * (0.0207209 - 0) = 16.2163
+    labels = np.array([[2, 0], [2, 2], [4, 0], [0, 2]])
+    aimed = Placement(np.array([0, 1, ABSENT, ABSENT]), 2, labels, EVEN, heterogeneity_weight=300.0)
+    assert aimed.costs(3, np.array([10.0, 10.0])) == pytest.approx([-83.3834, 16.2163], abs=1e-4)
+
+
 @st.composite
 def instances(draw):
     clients, edges, classes = draw(st.integers(2, 14)), draw(st.integers(1, 4)), draw(st.integers(1, 4))
     home = draw(st.lists(st.integers(ABSENT, edges - 1), min_size=clients, max_size=clients))
     stream = np.random.default_rng(draw(st.integers(0, 10**6)))
     labels = stream.integers(0, 5, (clients, classes)) * stream.integers(0, 2, (clients, classes))
+    labels[0, 0] += 1  # somebody has a sample
     latency_ms = stream.uniform(10, 120, (edges, clients))
     return np.array(home), labels, latency_ms, draw(st.sampled_from([0.0, 50.0, 300.0, 2000.0]))
 
 
 def total_cost(placed, latency_ms):
     present = np.flatnonzero(placed.home != ABSENT)
-    divergence = placed.heterogeneity_weight * placed.divergence().sum()
+    divergence = placed.heterogeneity_weight * placed.divergence(placed.target).sum()
     return latency_ms[placed.home[present], present].sum() + divergence
 
 
@@ -109,7 +132,7 @@ def total_cost(placed, latency_ms):
 @settings(max_examples=150, deadline=None)
 def test_every_switch_lowers_the_cost_by_more_than_its_own_and_empties_no_edge(instance, switching_cost):
     home, labels, latency_ms, weight = instance
-    placed = Placement(home, len(latency_ms), labels, heterogeneity_weight=weight)
+    placed = placement(home, labels, len(latency_ms), weight)
     filled = {switch.target for switch in placed.repair(latency_ms, np.inf)}  # empty edges take somebody
     assert all(np.sum(home == edge) == 0 for edge in filled)
     for _ in range(50):
@@ -121,7 +144,7 @@ def test_every_switch_lowers_the_cost_by_more_than_its_own_and_empties_no_edge(i
             break
     else:
         pytest.fail("repairs go round in circles")
-    again = Placement(placed.home, len(latency_ms), labels, heterogeneity_weight=weight)
+    again = placement(placed.home, labels, len(latency_ms), weight)
     assert (again.held == placed.held).all()
     assert (again.sizes == placed.sizes).all()
 
@@ -130,7 +153,7 @@ def test_every_switch_lowers_the_cost_by_more_than_its_own_and_empties_no_edge(i
 @settings(max_examples=100, deadline=None)
 def test_costs_are_those_of_the_plain_formula(instance):
     home, labels, latency_ms, weight = instance
-    placed = Placement(home, len(latency_ms), labels, heterogeneity_weight=weight)
+    placed = placement(home, labels, len(latency_ms), weight)
 
     def divergence(clients):
         counts = labels[clients].sum(axis=0)

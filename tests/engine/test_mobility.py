@@ -43,7 +43,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cancel": {**LIVELY, "cloud.enforce": "cancel", "cloud.threshold": 1},
     "fluctuating": {**LIVELY, "resources.fluctuation": "on", "edge.redraw": "grant"},
     "deadline": {**LIVELY, "edge.deadline_s": 0.0006},
-    "some of each": {**LIVELY, "edge.clients_per_round": 2},
+    "some of each": {**LIVELY, "edge.clients_per_round": 2, "federation.capacity": 4},
+    "near": {**LIVELY, "federation.association": "heterogeneity", "federation.reach": 2},
     "hierfavg": {**LIVELY, "method": "hierfavg", "edge.clients_per_round": 2, "cloud.deadline_s": 0.2},
     "fedavg": {**FLAT, "method": "fedavg", "cloud.deadline_s": 0.35, "cloud.quorum": 0.2},
     "flat asynchronous": {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.core.association import js_divergences
 from hiflash.core.membership import ABSENT
 
 __all__ = ["Placement", "Switch"]
@@ -33,19 +34,34 @@ class Placement:
     the edge has anyway. COST itself would let every client go where the divergence is lowest, which is
     where most clients are, until all are at one edge (docs/mobility.md).
 
-    `labels` is `[clients, classes]`; divergence is from the labels of all clients, absent ones too, so
-    that the reference stays the same. An infinite latency is that of an edge which cannot be reached.
+    `labels` is `[clients, classes]` and `target` what those of an edge should be like. An infinite latency
+    is that of an edge which cannot be reached. An edge takes no more clients than its `capacity`.
     """
 
-    def __init__(self, home: Ints, edges: int, labels: Counts, *, heterogeneity_weight: float) -> None:
+    def __init__(
+        self,
+        home: Ints,
+        edges: int,
+        labels: Counts,
+        target: Floats,
+        *,
+        heterogeneity_weight: float,
+        capacity: int | None = None,
+    ) -> None:
         self.home = home.copy()
         self.labels = labels
+        self.target = target
         self.heterogeneity_weight = heterogeneity_weight
-        self.reference = _shares(labels.sum(axis=0))
+        self.capacity = capacity
         present = np.flatnonzero(home != ABSENT)
         self.sizes = np.bincount(home[present], minlength=edges)
         self.held = np.zeros((edges, labels.shape[1]), dtype=np.int64)
         np.add.at(self.held, home[present], labels[present])
+
+    @property
+    def full(self) -> npt.NDArray[np.bool_]:
+        """Return which edges take nobody else."""
+        return np.zeros(len(self.sizes), np.bool_) if self.capacity is None else self.sizes >= self.capacity
 
     def assign(self, client: int, edge: int) -> None:
         """Let a client belong to an edge, or to none (`ABSENT`)."""
@@ -55,26 +71,29 @@ class Placement:
                 self.sizes[place] += sign
         self.home[client] = edge
 
-    def divergence(self) -> Floats:
-        """Return the Jensen-Shannon divergence of each edge from all labels; an empty edge has none."""
-        return _js(_shares(self.held), self.reference)
+    def divergence(self, reference: Floats) -> Floats:
+        """Return the Jensen-Shannon divergence of each edge from a reference; without samples it is 0."""
+        return _divergences(self.held, reference)
 
     def costs(self, client: int, latency_ms: Floats) -> Floats:
         """Return what a client with these latencies adds to the cost of each edge."""
         without = self.held.copy()
         if self.home[client] != ABSENT:  # it counts where it would be, not where it is
             without[self.home[client]] -= self.labels[client]
-        both = np.stack([without + self.labels[client], without])
-        divergence = _js(_shares(both), self.reference)
-        costs: Floats = latency_ms + self.heterogeneity_weight * (divergence[0] - divergence[1])
+        added = _divergences(without + self.labels[client], self.target) - _divergences(without, self.target)
+        costs: Floats = latency_ms + self.heterogeneity_weight * added
         return costs
 
     def cheapest(self, client: int, latency_ms: Floats) -> int:
-        """Return the edge for a client that joins: the nearest without a client, else the cheapest."""
-        empty = np.where(self.sizes == 0, latency_ms, np.inf)
-        if np.isfinite(empty).any():
-            return int(np.argmin(empty))
-        return int(np.argmin(self.costs(client, latency_ms)))
+        """Return the edge for a client that joins: the nearest without a client, else the cheapest.
+
+        If all within reach are full, it is the cheapest of those.
+        """
+        costs = self.costs(client, latency_ms)
+        for choice in (np.where(self.sizes == 0, latency_ms, np.inf), np.where(self.full, np.inf, costs)):
+            if np.isfinite(choice).any():
+                return int(np.argmin(choice))
+        return int(np.argmin(costs))
 
     def repair(self, latency_ms: Floats, switching_cost: float) -> list[Switch]:
         """Change the edge of clients where that lowers the cost by more than the switching cost.
@@ -98,23 +117,13 @@ class Placement:
             source = int(self.home[client])
             if self.sizes[source] > 1:
                 costs = self.costs(client, latency_ms[:, client])
-                target = int(np.argmin(costs))
-                if float(costs[source]) - float(costs[target]) > switching_cost:
+                open_costs = np.where(self.full, np.inf, costs)
+                target = int(np.argmin(open_costs))
+                if float(costs[source]) - float(open_costs[target]) > switching_cost:
                     switch(client, target)
         return switches
 
 
-def _shares(counts: Counts) -> Floats:
-    """Return counts as shares along the last axis; of nothing there are none."""
-    shares: Floats = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1)
-    return shares
-
-
-def _js(p: Floats, q: Floats) -> Floats:
-    """Return the Jensen-Shannon divergence of each row of `p` from `q`; that of an empty row is 0."""
-    middle = (p + q) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):  # 0 log 0 = 0
-        from_p = np.where(p > 0, p * np.log2(p / middle), 0.0).sum(axis=-1)
-        from_q = np.where(q > 0, q * np.log2(q / middle), 0.0).sum(axis=-1)
-    divergence: Floats = np.clip((from_p + from_q) / 2, 0.0, 1.0)
-    return np.where(p.any(axis=-1), divergence, 0.0)
+def _divergences(held: Counts, target: Floats) -> Floats:
+    total = held.sum(axis=1, keepdims=True)
+    return np.where(total[:, 0] > 0, js_divergences(held / np.maximum(total, 1), target), 0.0)

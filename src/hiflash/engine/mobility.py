@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.core.association import label_distribution
 from hiflash.core.edge import ClientPlan, Edge
 from hiflash.core.membership import ABSENT, Membership, homes
 from hiflash.core.reassociation import Placement
@@ -35,12 +36,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Paths:
-    """How long clients take to send: at first, and after a move. Without edges only the best one counts."""
+    """How long clients take to send: at first, and after a move. If `flat`, to the best edge only."""
 
     at_first: Callable[[], Floats]
     """All pairs, `[edges, clients]`, or `[clients]` if `flat`."""
     after_move: Callable[[int], Floats]
     flat: bool
+    reach: int | None = None
+    """A client can belong to so many edges: those that it sends to fastest."""
 
 
 class Mobility(Stateful):
@@ -59,6 +62,7 @@ class Mobility(Stateful):
         plans: Sequence[ClientPlan],
         paths: Paths,
         labels: npt.NDArray[np.int64] | None,
+        target: Floats | None,
         *,
         seed: int,
         rates: Mapping[str, float],
@@ -66,6 +70,7 @@ class Mobility(Stateful):
         repair_s: float | None,
         switching_cost: float,
         heterogeneity_weight: float,
+        capacity: int | None,
         log: Log,
     ) -> None:
         self.edges = edges
@@ -73,11 +78,14 @@ class Mobility(Stateful):
         self.plans = plans
         self.paths = paths
         self.labels = np.zeros((len(plans), 0), dtype=np.int64) if labels is None else labels
+        self.overall = label_distribution(self.labels.sum(axis=0))
+        self.target = self.overall if target is None else target
         self.seed = seed
         self.rates = {kind: rate for kind, rate in rates.items() if rate > 0}
         self.repair_s = repair_s
         self.switching_cost = switching_cost
         self.heterogeneity_weight = heterogeneity_weight
+        self.capacity = capacity
         self.log = log
         place = homes([edge.everyone for edge in edges], len(plans))
         home = place.copy()
@@ -189,7 +197,7 @@ class Mobility(Stateful):
         return self._settle(now)
 
     def _total_js(self) -> float:
-        return 0.0 if self.placement is None else float(self.placement.divergence().sum())
+        return 0.0 if self.placement is None else float(self.placement.divergence(self.overall).sum())
 
     def _levels(self) -> Floats:
         """Return the total divergence and the mean latency of the clients that are present."""
@@ -238,7 +246,11 @@ class Mobility(Stateful):
         self.send_s[..., client] = self.paths.after_move(move)
 
     def _latency_ms(self, client: int | slice = slice(None)) -> Floats:
-        return 1000 * (self.world.compute_s[client] + self.send_s[:, client])
+        send_s, reach = self.send_s[:, client], self.paths.reach
+        latency_ms: Floats = 1000 * (self.world.compute_s[client] + send_s)
+        if reach is not None:
+            latency_ms[send_s > np.partition(send_s, reach - 1, axis=0)[reach - 1]] = np.inf
+        return latency_ms
 
     def _placement(self) -> Placement | None:
         """Return the association as it is; without edges there is none."""
@@ -248,5 +260,7 @@ class Mobility(Stateful):
             self.membership.home,
             len(self.edges),
             self.labels,
+            self.target,
             heterogeneity_weight=self.heterogeneity_weight,
+            capacity=self.capacity,
         )
