@@ -29,11 +29,11 @@ __all__ = ["associate"]
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
 
 POOL = 512
 FIRST = 8  # clients of lowest bound that are evaluated at once, to have a cost to compare bounds with
-FEW = 64  # so many clients are evaluated without looking for closer bounds
-STEP = 6  # classes between two looks at who is left
+FEW = 128  # so many clients are evaluated without looking for closer bounds
 EDGES, ROWS = 64, 512  # edges in one product, rows in one evaluation: what stays in the caches
 SINGLE = 2.0**-24  # relative rounding error of single precision
 TINY = np.float32(1e-30)  # 0 log 0 = 0
@@ -180,87 +180,74 @@ class _Search:
         sure = best < limit
         return list(zip(edges[sure].tolist(), winners[sure].tolist(), strict=True))
 
-    def _from_all(
-        self, edges: Counts, clients: Counts, columns: npt.NDArray[np.float32]
-    ) -> list[tuple[int, int]]:
-        """Return the winners among all unassociated clients, and make the edges' pools anew."""
-        weight, found, width = self.problem.weight, [], self.ids.shape[1]
+    def _from_all(self, edges: Counts, clients: Counts, columns: Singles) -> list[tuple[int, int]]:
+        """Return the winners among all unassociated clients, and make pools where they will be of use."""
+        weight, found, width = self.problem.weight, [], min(self.ids.shape[1], len(clients))
         slope, constant, level, error = self._tangents(edges)
         products = slope.astype(np.float32) @ columns
-        sizes = self.sizes[clients]
+        sizes = self.sizes[clients] + 1e-300  # no samples at all: 0 / 1e-300 is 0
         for row, edge in enumerate(edges.tolist()):
             latency = self.problem.latency_ms[edge].take(clients)
             if self.problem.reachable is not None:
                 latency[~self.problem.reachable[edge].take(clients)] = np.inf
-            bounds = products[row] + level[row]
-            bounds /= np.maximum(sizes + self.size[edge], 1)
-            steepest = bounds.max()
-            bounds *= weight
+            mixed = (products[row] + level[row]) / (sizes + self.size[edge])
+            bounds = weight * mixed
             bounds += latency
             bounds += weight * constant[row] - error[row]
-            last = len(clients) - 1
-            order = np.argpartition(bounds, (min(FIRST, last), min(width, last)))
-            pool = order[:width]
-            self.ids[edge, : len(pool)] = clients[pool]
-            self.latency[edge, : len(pool)] = latency[pool]
-            self.latency[edge, len(pool) :] = np.inf
-            self.beyond[edge] = bounds[order[width]] if width <= last else np.inf
-            self.slope_then[edge], self.level_then[edge] = slope[row], level[row]
-            self.size_then[edge], self.steepest[edge] = self.size[edge], steepest
-            first = order[:FIRST]
-            best = self._costs(np.array([edge]), clients[first], latency[first]).min()
-            if best == np.inf:
+            if bounds[bounds.argmin()] == np.inf:
                 continue
-            near = np.flatnonzero(bounds <= best)
-            self.pooled[edge] = len(near) < width or width > last
-            if len(near) > FEW:
-                near = self._narrow(edge, clients, columns, near, bounds, latency, best)
+            near = self._narrow(edge, clients, columns, bounds, latency)
             costs = self._costs(np.array([edge]), clients[near], latency[near])
-            found.append((edge, int(clients[near[costs.argmin()]])))
+            winner = int(costs.argmin())
+            found.append((edge, int(clients[near[winner]])))
+            # A pool is of use if it would have sufficed this time.
+            self.pooled[edge] = width == len(clients) or np.count_nonzero(bounds <= costs[winner]) < width
+            if self.pooled[edge]:
+                order = np.argpartition(bounds, width) if width < len(clients) else np.arange(width)
+                self.ids[edge, :width] = clients[order[:width]]
+                self.latency[edge, :width] = latency[order[:width]]
+                self.latency[edge, width:] = np.inf
+                self.beyond[edge] = bounds[order[width]] if width < len(clients) else np.inf
+                self.slope_then[edge], self.level_then[edge] = slope[row], level[row]
+                self.size_then[edge], self.steepest[edge] = self.size[edge], mixed.max()
         return found
 
     def _narrow(
-        self,
-        edge: int,
-        clients: Counts,
-        columns: npt.NDArray[np.float32],
-        near: Counts,
-        bounds: Floats,
-        latency: Floats,
-        best: float,
+        self, edge: int, clients: Counts, columns: Singles, bounds: Floats, latency: Floats
     ) -> Counts:
-        """Return those near ones that a closer bound, class by class, cannot rule out either.
+        """Return where the clients are that neither the bound nor a closer one, class by class, rules out.
 
         What the tangent misses of one class is `(p log2(p / t) - (p + q) log2((p + q) / (t + q))) / 2`.
         """
-        if self.size[edge] == 0:  # a union may have no samples, and then no divergence either
-            return near
-        q, held = self.problem.target, self.held[edge]
-        t = (held + self.mean_size * q) / (self.size[edge] + self.mean_size)
-        scale = self.problem.weight / (2 * math.log(2))
-        error = self.problem.weight * self.js_error
-        share = (1 / (self.sizes[clients[near]] + self.size[edge])).astype(np.float32)
-        missed = np.zeros(len(near), np.float32)
+        q, held, size = self.problem.target, self.held[edge], self.size[edge]
+        t = (held + self.mean_size * q) / (size + self.mean_size)
         wanted = np.flatnonzero(q > 0)
         # Classes that the cluster lacks come first: there the tangent misses most.
-        for done, label in enumerate(wanted[np.argsort(t[wanted] / q[wanted])].tolist(), start=1):
-            p = columns[label].take(near)
-            p += np.float32(held[label])
-            p *= share
-            both = p + np.float32(q[label])
-            missed += p * np.log(p / np.float32(t[label]) + TINY)
-            missed -= both * np.log(both / np.float32(t[label] + q[label]))
-            if done % STEP == 0:
-                lower = bounds[near] + (scale * missed - error)
-                first = np.argpartition(lower, min(FIRST, len(near) - 1))[:FIRST]
-                best = min(
-                    best, self._costs(np.array([edge]), clients[near[first]], latency[near[first]]).min()
-                )
-                kept = np.flatnonzero(lower <= best)
-                near, share, missed = near[kept], share[kept], missed[kept]
-                if len(near) <= FEW:
-                    break
-        return near
+        labels = wanted[np.argsort(t[wanted] / q[wanted])].tolist()
+        lowest = np.array([bounds.argmin()])
+        best = self._costs(np.array([edge]), clients[lowest], latency[lowest]).min()
+        near = np.flatnonzero(bounds <= best)
+        lower = bounds[near]
+        share = (1 / (self.sizes[clients[near]] + max(size, 1))).astype(np.float32)
+        missed = np.zeros(len(near), np.float32)
+        for start, stop in ((0, 8), (8, 24), (24, len(labels))):
+            if len(near) <= FEW or size == 0:  # a union may have no samples, and then no divergence either
+                break
+            first = near[np.argpartition(lower, FIRST)[:FIRST]]
+            best = min(best, self._costs(np.array([edge]), clients[first], latency[first]).min())
+            kept = np.flatnonzero(lower <= best)
+            near, share, missed = near[kept], share[kept], missed[kept]
+            for label in labels[start:stop]:
+                p = columns[label].take(near)
+                p += np.float32(held[label])
+                p *= share
+                both = p + np.float32(q[label])
+                missed += p * np.log(p / np.float32(t[label]) + TINY)
+                missed -= both * np.log(both / np.float32(t[label] + q[label]))
+            closer = self.problem.weight * (missed / (2 * math.log(2)) - self.js_error)
+            lower = bounds[near] + np.maximum(closer, 0)
+        kept = np.flatnonzero(lower <= best)
+        return near.take(kept)
 
     def _costs(self, edges: Counts, clients: Counts, latency: Floats) -> Floats:
         """Return the costs of pairs, as the reference computes them; an unreachable one's is infinite."""
