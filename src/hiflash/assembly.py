@@ -19,6 +19,7 @@ from hiflash.core.selection import Selection, TierSelection, UniformSelection
 from hiflash.core.synchronous import SyncCloud
 from hiflash.engine.executor import Executor, promise
 from hiflash.engine.ledger import Ledger
+from hiflash.engine.mobility import Mobility, Paths
 from hiflash.engine.simulator import Simulator
 from hiflash.engine.world import World
 from hiflash.errors import ConfigError
@@ -91,6 +92,9 @@ def simulator(
         recall=recall,
         log=log,
         uplink=Uplink(upload, spec),
+        mobility=_mobility(config, population, edges, world, of_clients, payloads, log)
+        if config.mobility.active
+        else None,
     )
 
 
@@ -202,13 +206,53 @@ def _edge(
     )
 
 
+def _mobility(
+    config: Config,
+    population: Population,
+    edges: Sequence[Edge],
+    world: World,
+    plans: Sequence[ClientPlan],
+    payloads: Payloads,
+    log: Log,
+) -> Mobility:
+    mobility, federation, resources = config.mobility, config.federation, population.resources
+    reach = None if federation.reach == "all" else min(federation.reach, federation.edges)
+    paths = Paths(resources.all_send_s, resources.moved_send_s, flat=False, reach=reach)
+    if federation.flat:
+        hop = _flat_hop(payloads, resources.values)
+        paths = Paths(
+            lambda: resources.best_send_s * hop,
+            lambda move: resources.moved_send_s(move).min() * hop,
+            flat=True,
+        )
+    target = None
+    if federation.target_distribution == "uniform" and population.labels is not None:
+        target = np.full(population.labels.shape[1], 1 / population.labels.shape[1])
+    return Mobility(
+        edges,
+        world,
+        plans,
+        paths,
+        population.labels,
+        target,
+        seed=config.seed,
+        rates={"move": mobility.moves_per_s, "join": mobility.joins_per_s, "leave": mobility.leaves_per_s},
+        absent=min(len(plans) - 1, round(mobility.absent * len(plans))),  # somebody must be there
+        repair_s=_number(mobility.repair_s),
+        switching_cost=mobility.switching_cost,
+        heterogeneity_weight=federation.heterogeneity_weight,
+        capacity=None if federation.capacity == "none" else federation.capacity,
+        log=log,
+    )
+
+
 def _world(config: Config, population: Population, values: int, payloads: Payloads) -> World:
     resources, edges = config.resources, config.federation.edges
     compute_s = population.resources.compute_s
     send_s = own_send_s = population.resources.own_send_s(population.edge_clusters)
     # A flat client uses the access hop of its best edge, and a latency tier is made of such clients.
-    if config.federation.flat:  # what it sends to the cloud is what passes that hop
-        send_s = population.resources.best_send_s * payloads.up / (4 * values)
+    if config.federation.flat:
+        send_s = population.resources.best_send_s * _flat_hop(payloads, values)
     elif config.federation.association == "latency":
         send_s = population.resources.best_send_s
     return World(
@@ -225,6 +269,11 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
         if resources.fluctuation == "on"
         else None,
     )
+
+
+def _flat_hop(payloads: Payloads, values: int) -> float:
+    """Return the share of a model that passes a flat client's access hop: what it sends to the cloud."""
+    return payloads.up / (4 * values)
 
 
 def _links(config: Config, count: int) -> list[WanLink]:

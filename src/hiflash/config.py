@@ -41,6 +41,8 @@ DATASET_SETTINGS: dict[str, dict[str, Any]] = {
     "femnist": {"data.partition": "writer"},
 }
 
+MOBILE_PAIRS = 500_000_000  # 4 GB of paths
+
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
@@ -63,6 +65,7 @@ Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Coefficient = Annotated[float, Field(ge=0, le=1e6)]
+Rate = Annotated[float, Field(ge=0, le=1e6)]
 
 
 def _key(default: Any, allowed: str, about: str) -> Any:
@@ -78,9 +81,24 @@ class Federation(_Section):
 
     clients: Count = _key(100, "a whole number >= 1", "N, clients that hold data")
     edges: Count = _key(10, "a whole number >= 1", "M, edges that each own a cluster of clients")
-    association: Literal["random", "latency"] = _key(
-        "random", '"random" or "latency"', "which client belongs to which edge"
+    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid"] = _key(
+        "random",
+        '"random", "heterogeneity", "latency", "data", "edge-iid" or "edge-noniid"',
+        "which client belongs to which edge (docs/association.md)",
     )
+    heterogeneity_weight: Annotated[float, Field(ge=0, le=1e9)] = _key(
+        300.0, ">= 0", "lambda, milliseconds of latency that a divergence of 1 is worth"
+    )
+    target_distribution: Literal["global", "uniform"] = _key(
+        "global", '"global" or "uniform"', "LD_IID, the labels that a cluster should have"
+    )
+    capacity: Count | NoneOr = _key("none", 'a whole number >= 1 or "none"', "most clients of an edge")
+    reach: Count | Literal["all"] = _key(
+        "all",
+        'a whole number >= 1 or "all"',
+        "edges that a client can belong to: those with its best bandwidth",
+    )
+    classes_per_edge: Count = _key(5, "a whole number >= 1", "edge-noniid: classes that an edge holds")
     flat: bool = _key(False, "true or false", "no edge tier: every client talks to the cloud itself")
 
 
@@ -289,6 +307,29 @@ class WanSection(_Section):
     )
 
 
+class MobilitySection(_Section):
+    """Clients that move, join and leave while a run goes on, and the repair of their association."""
+
+    moves_per_s: Rate = _key(0.0, ">= 0", "moves per virtual second; a client that moves has new bandwidths")
+    joins_per_s: Rate = _key(0.0, ">= 0", "absent clients that join per virtual second, while there are any")
+    leaves_per_s: Rate = _key(0.0, ">= 0", "clients that leave per virtual second; the last one stays")
+    absent: Annotated[float, Field(ge=0, lt=1)] = _key(
+        0.0, "in [0, 1)", "share of clients that are absent at the start"
+    )
+    repair_s: Positive | NoneOr = _key(
+        "none", '> 0 or "none"', "virtual seconds between two repairs of the association"
+    )
+    switching_cost: Annotated[float, Field(ge=0, le=1e12)] = _key(
+        20.0, ">= 0", "ms of association cost that changing edges must save"
+    )
+
+    @property
+    def active(self) -> bool:
+        """Return whether anything happens at all."""
+        rates = (self.moves_per_s, self.joins_per_s, self.leaves_per_s, self.absent)
+        return any(rates) or self.repair_s != "none"
+
+
 class EvaluateSection(_Section):
     """When the global model is tested."""
 
@@ -380,6 +421,7 @@ class Config(_Section):
     attack: AttackSection = AttackSection()
     resources: ResourcesSection = ResourcesSection()
     wan: WanSection = WanSection()
+    mobility: MobilitySection = MobilitySection()
     evaluate: EvaluateSection = EvaluateSection()
     stop: StopSection = StopSection()
     data: DataSection = DataSection()
@@ -444,6 +486,17 @@ class Config(_Section):
                 f"federation.edges ({federation.edges}) must not exceed federation.clients "
                 f"({federation.clients}): an edge needs a client"
             )
+        if federation.capacity != "none" and federation.capacity * federation.edges < federation.clients:
+            problems.append(
+                f"federation.capacity ({federation.capacity}) x federation.edges ({federation.edges}) leaves "
+                f"no room for federation.clients ({federation.clients}); "
+                f"it must be at least {-(-federation.clients // federation.edges)}"
+            )
+        if federation.reach != "all" and federation.association not in ("heterogeneity", "data"):
+            problems.append(
+                f"federation.reach is for the associations heterogeneity and data, and "
+                f"{federation.association} puts clients anywhere; leave it out"
+            )
         units, kind = self.units, "federation.clients" if federation.flat else "federation.edges"
         if cloud.schedule == "sync" and cloud.participants > units:
             problems.append(f"cloud.participants ({cloud.participants}) must not exceed {kind} ({units})")
@@ -459,6 +512,7 @@ class Config(_Section):
             problems.append(f"cloud.skipped ({cloud.skipped}) must be less than {kind} ({units})")
         if self.wan.topk != 0.01 and "topk" not in (self.wan.upload, self.wan.download):
             problems.append('wan.topk needs wan.upload = "topk" or wan.download = "topk"')
+        problems += self._mobility_problems()
         if self.data.name == "none" and self.trainer != "none":
             problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
         for key, pair in (
@@ -497,6 +551,24 @@ class Config(_Section):
             problems.append(f"attack.share = {self.attack.share} of federation.clients = {clients} is nobody")
         if cloud.schedule == "sync":
             problems += cloud.problems("cloud", cloud.participants, "cloud.participants")
+        return problems
+
+    def _mobility_problems(self) -> list[str]:
+        """Return why clients cannot move, join or leave in this federation."""
+        federation, problems = self.federation, []
+        if not self.mobility.active or self.cloud.schedule == "centralized":
+            return []
+        pairs = federation.clients * federation.edges
+        if not federation.flat and pairs > MOBILE_PAIRS:
+            problems.append(
+                f"with mobility federation.clients * federation.edges must be at most {MOBILE_PAIRS:,}, got "
+                f"{pairs:,}: the path of every client to every edge is kept; use fewer edges"
+            )
+        if not federation.flat and federation.association == "latency":
+            problems.append(
+                "mobility is for edges that are places, and the tiers of federation.association = "
+                '"latency" are none; use another association'
+            )
         return problems
 
     def settings(self) -> dict[str, Any]:

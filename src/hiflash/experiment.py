@@ -158,8 +158,7 @@ class _Run:
         federation, session = self.federation, self.session
         config, engine = federation.config, session.engine
         last = session.evaluations[-1] if session.evaluations else {"accuracy": None, "loss": None}
-        divergences = federation.population.js_per_edge()
-        centralized = config.cloud.schedule == "centralized"
+        divergences = federation.population.js_per_edge(engine.clusters)
         return Result(
             name=self.folder.path.name if self.folder else f"{config.method}-s{config.seed}",
             method=config.method,
@@ -176,7 +175,7 @@ class _Run:
             version=engine.version,
             total_js=sum(divergences),
             js_per_edge=divergences,
-            cluster_sizes=[] if centralized else [len(cluster) for cluster in federation.population.clusters],
+            cluster_sizes=[len(cluster) for cluster in engine.clusters],
             sample_overlap=federation.population.split.overlap,
             accuracy=last["accuracy"],
             best_accuracy=max((row["accuracy"] for row in session.evaluations), default=None),

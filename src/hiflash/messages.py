@@ -19,6 +19,7 @@ __all__ = [
     "CheckIn",
     "ClientTask",
     "ClientUpdate",
+    "ClusterChange",
     "Deadline",
     "EdgeCosts",
     "Expired",
@@ -74,6 +75,15 @@ class CheckIn:
     edge: int
     request_id: int
     costs: EdgeCosts
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """An edge between two leases has another cluster, with so many samples; with none it asks for nothing."""
+
+    edge: int
+    examples: int
     now: float
 
 

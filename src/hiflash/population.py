@@ -32,9 +32,9 @@ class Population:
     labels: np.ndarray | None
     resources: Resources
 
-    def js_per_edge(self) -> list[float]:
+    def js_per_edge(self, clusters: Clusters) -> list[float]:
         """Return how far each edge's label distribution is from the global one; nothing without labels."""
-        return [] if self.labels is None else js_per_edge(self.labels, self.clusters)
+        return [] if self.labels is None else js_per_edge(self.labels, clusters)
 
 
 def populate(config: Config, data: Dataset | None, parts: Sequence[Any] | None, values: int) -> Population:

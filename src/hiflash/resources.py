@@ -53,6 +53,17 @@ class Resources:
             np.maximum(to_best_edge_hz, self._bandwidth_hz(edge), out=to_best_edge_hz)
         return send_seconds(self.values, to_best_edge_hz, self.snr_db)
 
+    def all_send_s(self) -> Floats:
+        """Return the seconds to send a model for all pairs, `[edges, clients]`."""
+        return np.stack([self.send_s(edge) for edge in range(self.edges)])
+
+    def moved_send_s(self, move: int) -> Floats:
+        """Return the seconds that the client of one move takes from then on to send a model to each edge."""
+        to_edges_hz = 1e6 * rng(self.seed, "bandwidth after move", move).uniform(
+            *self.bandwidth_mhz, self.edges
+        )
+        return send_seconds(self.values, to_edges_hz, self.snr_db)
+
     def latency_s(self) -> Floats:
         """Return the response latency of all pairs, `[edges, clients]`."""
         latency_s = np.empty((self.edges, len(self.compute_s)))

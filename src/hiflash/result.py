@@ -68,6 +68,7 @@ class Result:
     rejected: int
     abandoned: int
     wall_s: float
+    mobility: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
     weights: Weights = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.errors import ConfigError
+
 __all__ = [
     "Clusters",
+    "edge_iid",
+    "edge_noniid",
     "js_divergence",
+    "js_divergences",
     "js_per_edge",
     "label_distribution",
     "latency_tiers",
@@ -35,6 +40,38 @@ def latency_tiers(latency_s: Floats, tiers: int) -> Clusters:
     return [sorted(tier.tolist()) for tier in np.array_split(order, tiers)]
 
 
+def edge_iid(counts: Counts, edges: int, stream: np.random.Generator) -> Clusters:
+    """Return clusters that share every class evenly: clients are dealt out by their main class."""
+    shuffled = stream.permutation(len(counts))
+    by_class = shuffled[np.argsort(_main_class(counts)[shuffled], kind="stable")]
+    return [sorted(by_class[edge::edges].tolist()) for edge in range(edges)]
+
+
+def edge_noniid(counts: Counts, edges: int, classes_per_edge: int, stream: np.random.Generator) -> Clusters:
+    """Return clusters that hold only some classes each: a client joins an edge that has its main class.
+
+    Every class belongs to equally many edges (+-1); of those a client joins the one with fewest clients.
+    """
+    main = _main_class(counts)
+    present = np.unique(main)
+    if classes_per_edge * edges < len(present):
+        raise ConfigError(
+            f"federation.classes_per_edge ({classes_per_edge}) x federation.edges ({edges}) leaves some of "
+            f"{len(present)} classes without an edge; use at least {-(-len(present) // edges)} classes"
+        )
+    per_edge = min(classes_per_edge, len(present))
+    dealt = stream.permutation(present).tolist()
+    owners: dict[int, list[int]] = {label: [] for label in dealt}
+    for edge in range(edges):
+        for place in range(edge * per_edge, (edge + 1) * per_edge):
+            owners[dealt[place % len(dealt)]].append(edge)
+    clusters: Clusters = [[] for _ in range(edges)]
+    for client in stream.permutation(len(counts)).tolist():
+        best = min(owners[int(main[client])], key=lambda edge: (len(clusters[edge]), edge))
+        clusters[best].append(client)
+    return [sorted(cluster) for cluster in clusters]
+
+
 def label_distribution(counts: Counts) -> Floats:
     """Return the share of every label.
 
@@ -51,19 +88,30 @@ def js_divergence(p: Floats, q: Floats) -> float:
     >>> js_divergence(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
     1.0
     """
-    middle = (p + q) / 2
-    return min(1.0, max(0.0, (_kl(p, middle) + _kl(q, middle)) / 2))  # rounding may leave [0, 1]
+    return float(js_divergences(p[None], q)[0])
+
+
+def js_divergences(rows: Floats, q: Floats) -> Floats:
+    """Return the divergence of every row from `q`; a row's value does not depend on the other rows."""
+    middle = (rows + q) / 2
+    both: Floats = (_kl(rows, middle) + _kl(q, middle)) / 2
+    return np.clip(both, 0.0, 1.0)  # rounding may leave [0, 1]
 
 
 def js_per_edge(counts: Counts, clusters: Clusters) -> list[float]:
-    """Return each cluster's divergence from the global label distribution; an empty one has none."""
+    """Return each cluster's divergence from the global label distribution; one without samples has none."""
     overall = label_distribution(counts.sum(axis=0))
-    return [
-        js_divergence(label_distribution(counts[cluster].sum(axis=0)), overall) if cluster else 0.0
-        for cluster in clusters
-    ]
+    held = [counts[cluster].sum(axis=0) for cluster in clusters]
+    return [js_divergence(label_distribution(own), overall) if own.any() else 0.0 for own in held]
 
 
-def _kl(p: Floats, q: Floats) -> float:
-    held = p > 0  # 0 log 0 = 0
-    return float(np.sum(p[held] * np.log2(p[held] / q[held])))
+def _main_class(counts: Counts) -> Counts:
+    """Return every client's most frequent label, of equally frequent ones the lowest."""
+    labels: Counts = counts.argmax(axis=1)
+    return labels
+
+
+def _kl(p: Floats, q: Floats) -> Floats:
+    ratio = np.divide(p, q, out=np.ones_like(q), where=p > 0)  # 0 log 0 = 0
+    total: Floats = (p * np.log2(ratio)).sum(axis=-1)
+    return total

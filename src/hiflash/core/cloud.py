@@ -20,6 +20,7 @@ from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
     CheckIn,
+    ClusterChange,
     EdgeCosts,
     Expired,
     Grant,
@@ -35,7 +36,7 @@ from hiflash.weights import finite, norm
 
 __all__ = ["Cloud", "Event", "Lease"]
 
-Event = CheckIn | Upload | Progress | Abandon | Slot | Measured
+Event = CheckIn | Upload | Progress | Abandon | ClusterChange | Slot | Measured
 
 VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thousand leases ago
 
@@ -65,6 +66,7 @@ class Cloud(Stateful):
     STATE: ClassVar[tuple[str, ...]] = (
         "weights",
         "version",
+        "examples",
         "leases",
         "waiting",
         "requests",
@@ -107,6 +109,8 @@ class Cloud(Stateful):
                 effects += self._abandon(event)
             case Progress():
                 effects += self._progress(event)
+            case ClusterChange():
+                self._recluster(event)
             case Slot():
                 effects += self._slot(event)
             case Measured():
@@ -268,6 +272,14 @@ class Cloud(Stateful):
         if event.check_in is not None and event.check_in.edge == event.edge:
             effects += self._check_in(replace(event.check_in, now=event.now))
         return effects
+
+    def _recluster(self, change: ClusterChange) -> None:
+        if change.edge not in self.examples:
+            raise ProtocolError(f"edge {change.edge} is not part of this federation")
+        self.examples[change.edge] = change.examples
+        if not change.examples:  # nobody is left to train: it takes back what it asked for
+            self.waiting.pop(change.edge, None)
+            self.costs.pop(change.edge, None)
 
     def _expire(self, now: float) -> list[Any]:
         effects: list[Any] = []

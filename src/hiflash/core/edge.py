@@ -57,6 +57,10 @@ class Estimates:
             },
         )
 
+    def of_cluster(self, declared: Estimates) -> Estimates:
+        """Return the declared means of a new cluster; what is known of the WAN stays."""
+        return replace(self, compute_s=declared.compute_s, send_s=declared.send_s, round_s=declared.round_s)
+
     def costs(self, rounds: int) -> EdgeCosts:
         """Return what a lease of so many edge rounds is expected to take."""
         return EdgeCosts(
@@ -111,10 +115,7 @@ class Edge(Stateful):
         trains: bool = True,
     ) -> None:
         self.edge = edge
-        self.plans = dict(sorted(plans.items()))
-        self.everyone = tuple(self.plans)
-        self.examples = sum(plan.examples for plan in plans.values())  # the most an upload may claim
-        self._all_steps = sum(plan.steps for plan in plans.values())
+        self.enrol(plans)
         self.trains = trains
         self.edge_rounds = tuple(edge_rounds)
         self.redraw = redraw
@@ -152,6 +153,32 @@ class Edge(Stateful):
         if len(clients) == len(self.everyone):
             return self._all_steps
         return sum(self.plans[client].steps for client in clients)
+
+    def enrol(self, plans: Mapping[int, ClientPlan]) -> None:
+        """Have these clients as the cluster; what they have done so far is not touched."""
+        self.plans = dict(sorted(plans.items()))
+        self.everyone = tuple(self.plans)
+        self.examples = sum(plan.examples for plan in plans.values())  # the most an upload may claim
+        self._all_steps = sum(plan.steps for plan in plans.values())
+
+    def recluster(
+        self, leaving: Sequence[int], entering: Mapping[int, tuple[ClientPlan, int]]
+    ) -> dict[int, int]:
+        """Change the cluster between two leases and return the steps that those who leave have taken.
+
+        Who enters brings a plan and the steps taken so far: data order and learning rate go on with them.
+        """
+        if self.grant is not None:
+            raise ProtocolError(f"edge {self.edge} has a lease; its cluster changes between leases only")
+        steps = {client: self.taken.pop(client) for client in leaving}
+        self.taken.update({client: taken for client, (_, taken) in entering.items()})
+        stay = {client: plan for client, plan in self.plans.items() if client not in steps}
+        self.enrol(stay | {client: plan for client, (plan, _) in entering.items()})
+        return steps
+
+    def expect(self, declared: Estimates) -> None:
+        """Start over from the declared means of a cluster that has changed."""
+        self.estimates = self.estimates.of_cluster(declared)
 
     def check_in(self, now: float) -> CheckIn:
         """Return a new request for the model."""

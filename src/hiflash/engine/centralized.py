@@ -39,6 +39,11 @@ class Centralized(Stateful):
 
     STATE = ("weights", "taken", "version")
 
+    @property
+    def clusters(self) -> list[list[int]]:
+        """Return none: there are no edges."""
+        return []
+
     def start(self) -> None:
         """Do nothing: there is nobody to wait for."""
 

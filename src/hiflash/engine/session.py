@@ -29,6 +29,11 @@ class Engine(Protocol):
         """Return how often the global model was updated."""
         ...
 
+    @property
+    def clusters(self) -> list[list[int]]:
+        """Return the clients that belong to each edge."""
+        ...
+
     def start(self) -> None:
         """Set the first events going."""
         ...

@@ -20,6 +20,7 @@ from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful
 from hiflash.engine.executor import Executor, PendingModel, begin, resolve
 from hiflash.engine.ledger import Ledger
+from hiflash.engine.mobility import Change, Mobility
 from hiflash.engine.world import RoundTiming, World
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
@@ -27,6 +28,7 @@ from hiflash.messages import (
     Cancel,
     CheckIn,
     ClientUpdate,
+    ClusterChange,
     Deadline,
     Expired,
     Grant,
@@ -74,6 +76,7 @@ class Simulator(Stateful):
         recall: Callable[[Weights], tuple[float, ...]] | None = None,
         log: Callable[[float, str, Mapping[str, Any]], None],
         uplink: Uplink | None = None,
+        mobility: Mobility | None = None,
     ) -> None:
         self.cloud = cloud
         self.edges = list(edges)
@@ -85,6 +88,7 @@ class Simulator(Stateful):
         self.recall = recall
         self.log = log
         self.uplink = uplink or Uplink()
+        self.mobility = mobility
         self.now = 0.0
         self.heap: list[tuple[float, int, Any]] = []
         self.counter = 0
@@ -95,9 +99,14 @@ class Simulator(Stateful):
         self.kept: dict[int, Weights] = {}  # what clients keep to themselves, if the model has such parts
 
     def start(self) -> None:
-        """Let every edge check in at time zero."""
+        """Let every edge that has a client check in at time zero."""
+        if self.mobility is not None:
+            self._from_edge(self.mobility.start())
+            for first in self.mobility.first():
+                self._push(*first)
         for edge in self.edges:
-            self._from_cloud(self.cloud.handle(edge.check_in(0.0)))
+            if edge.everyone and not edge.request_id:
+                self._from_cloud(self.cloud.handle(edge.check_in(0.0)))
         self._schedule_slots()
 
     @property
@@ -131,10 +140,18 @@ class Simulator(Stateful):
         """Return the coordinates of an evaluation."""
         return self.ledger.totals(self.now)
 
+    @property
+    def clusters(self) -> list[list[int]]:
+        """Return the clients that belong to each edge."""
+        if self.mobility is not None:
+            return self.mobility.clusters()
+        return [list(edge.everyone) for edge in self.edges]
+
     def figures(self) -> dict[str, Any]:
         """Return the rest of what a result reports."""
         return {
             **self.ledger.figures(),
+            **({} if self.mobility is None else {"mobility": self.mobility.figures(self.now)}),
             "response_latency_ms": self.world.response_latency_ms,
             "waiting_ms": self.world.waiting_ms,
         }
@@ -150,7 +167,11 @@ class Simulator(Stateful):
                 self.world.forget(self.now)
                 self._from_cloud(self.cloud.handle(event))
             case CheckIn():
-                self._from_cloud(self.cloud.handle(replace(event, now=self.now)))
+                if self.edges[event.edge].everyone:  # else its last client left while it waited to ask again
+                    self._from_cloud(self.cloud.handle(replace(event, now=self.now)))
+            case Change() if self.mobility is not None:
+                self._push(*self.mobility.following(event, self.now))
+                self._from_edge(self.mobility.handle(event, self.now))
             case Grant():
                 self._from_edge(self.edges[event.edge].received(event, self.now))
             case RoundEnd():
@@ -170,6 +191,7 @@ class Simulator(Stateful):
             "world": self.world.snapshot(),
             "ledger": self.ledger.snapshot(),
             "uplink": self.uplink.snapshot(),
+            **({} if self.mobility is None else {"mobility": self.mobility.snapshot()}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -181,6 +203,8 @@ class Simulator(Stateful):
         self.world.restore(state["world"])
         self.ledger.restore(state["ledger"])
         self.uplink.restore(state["uplink"])
+        if self.mobility is not None:
+            self.mobility.restore(state["mobility"])
 
     def _push(self, time: float, event: Any) -> None:
         self.counter += 1
@@ -238,9 +262,12 @@ class Simulator(Stateful):
                     self._drop(effect.lease_id)
                     self.ledger.settle(effect.lease_id, applied=False)
                     self._log("cancel", edge=effect.edge, lease=effect.lease_id)
-                    self._from_edge(self.edges[effect.edge].handle(effect))
+                    (check_in,) = self.edges[effect.edge].handle(effect)
+                    self._ask_again(check_in)
 
     def _grant(self, grant: Grant) -> None:
+        if self.mobility is not None:
+            self.mobility.granted(grant.edge)
         first = not self.ledger.grants[grant.edge]
         timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now, first=first)
         self.ledger.granted(grant, timeline)
@@ -255,7 +282,7 @@ class Simulator(Stateful):
                     self._start_round(effect)
                 case Upload() | Abandon():
                     self._push(self.now + self.ledger.open[effect.lease_id].timeline.up_s, effect)
-                case CheckIn() | Progress():
+                case CheckIn() | ClusterChange() | Progress():
                     self._from_cloud(self.cloud.handle(effect))
 
     def _end_round(self, end: RoundEnd) -> None:
@@ -341,16 +368,34 @@ class Simulator(Stateful):
             lease = self.cloud.leases[upload.lease_id]
             weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
             upload = replace(upload, weights=weights, examples=sum(model.examples.values()))
-        effects = self.cloud.handle(replace(upload, now=self.now))
-        # A refused upload changes nothing, so it cannot matter whether it was computed.
-        if left is not None and self.cloud.verdicts[upload.lease_id].status != "rejected":
-            self.uplink.keep(upload.edge, left)
-        self._from_cloud(effects)
+        self._hand_in(replace(upload, now=self.now), left)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
         self._drop(abandon.lease_id)
-        self._from_cloud(self.cloud.handle(replace(abandon, now=self.now)))
+        self._hand_in(replace(abandon, now=self.now))
+
+    def _hand_in(self, last: Upload | Abandon, left: Weights | None = None) -> None:
+        """Give the cloud the last message of a lease, which asks for the next one too.
+
+        `left` is what an upload left out. One that is refused changes nothing, so that it cannot matter
+        whether it was computed.
+        """
+        again = last.check_in
+        apart = self.mobility is not None and again is not None  # the cluster may change between the two
+        effects = self.cloud.handle(replace(last, check_in=None) if apart else last)
+        if left is not None and self.cloud.verdicts[last.lease_id].status != "rejected":
+            self.uplink.keep(last.edge, left)
+        self._from_cloud(effects)
+        if apart and again is not None:
+            self._ask_again(again)
+
+    def _ask_again(self, check_in: CheckIn) -> None:
+        """Let an edge whose lease is over ask for the next one, with the cluster that it has by now."""
+        if self.mobility is None:
+            self._from_edge([check_in])
+        else:
+            self._from_edge(self.mobility.returned(check_in, self.now))
 
     def _drop(self, lease_id: int) -> None:
         if self.executor is not None:

@@ -83,7 +83,7 @@ class World:
         payloads: Payloads | None = None,
     ) -> None:
         self.compute_s = compute_s
-        self.send_s = send_s
+        self.send_s = send_s.copy()  # changes when clients move
         self.cost_unit_s = cost_unit_s
         self.clusters = [np.array(cluster, dtype=np.int64) for cluster in clusters]
         self.links = links
@@ -119,14 +119,25 @@ class World:
 
     @cached_property
     def response_latency_ms(self) -> float:
-        """Return the mean over edges of the slowest client's latency."""
-        return 1000 * float(np.mean([self.latency_s(m).max() for m in range(len(self.clusters))]))
+        """Return the mean over edges with clients of the slowest client's latency."""
+        return 1000 * float(np.mean([self.latency_s(m).max() for m in self._peopled()]))
 
     @cached_property
     def waiting_ms(self) -> float:
-        """Return the mean over edges of how much longer than its fastest client the others take."""
-        waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in range(len(self.clusters))]
+        """Return the mean over edges with clients of how much longer than its fastest the others take."""
+        waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in self._peopled()]
         return 1000 * float(np.mean(waits))
+
+    def recluster(self, edge: int, cluster: npt.NDArray[np.int64], send_s: Floats) -> None:
+        """Let an edge have this cluster, whose clients take so long to send to it.
+
+        A lease keeps the timeline that it got at its grant.
+        """
+        self.clusters[edge] = cluster
+        self.send_s[cluster] = send_s
+        self._steady.pop(edge, None)
+        for name in ("response_latency_ms", "waiting_ms"):
+            self.__dict__.pop(name, None)  # worked out anew when they are asked for
 
     def timeline(self, edge: Edge, lease_id: int, now: float, *, first: bool = False) -> Timeline:
         """Return when everything of a lease granted now will happen; `first` is the edge's first one."""
@@ -153,6 +164,9 @@ class World:
         """Go on from a snapshot."""
         if self.fluctuation is not None:
             self.fluctuation.restore(state)
+
+    def _peopled(self) -> list[int]:
+        return [edge for edge, cluster in enumerate(self.clusters) if len(cluster)]
 
     def _round(self, edge: Edge, lease_id: int, index: int, now: float) -> RoundTiming:
         participants = edge.participants(lease_id, index)

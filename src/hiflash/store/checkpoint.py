@@ -20,6 +20,7 @@ from hiflash.core.edge import Estimates
 from hiflash.core.synchronous import OpenRound
 from hiflash.engine.executor import PendingModel
 from hiflash.engine.ledger import OpenLease
+from hiflash.engine.mobility import Change
 from hiflash.engine.simulator import RoundEnd
 from hiflash.engine.world import RoundTiming, Timeline
 from hiflash.errors import RunError
@@ -32,6 +33,7 @@ FORMAT = 1
 TYPES: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
+        Change,
         *(getattr(messages, name) for name in messages.__all__ if name not in ("Model", "Weights")),
         Lease,
         Estimates,

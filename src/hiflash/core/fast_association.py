@@ -1,0 +1,259 @@
+"""Algorithm 3 for many clients: the clusters of `associate_reference`, found by looking at few pairs.
+
+An edge needs the client of lowest cost, and every cost changes when its cluster does. Three facts keep the
+search short. Only what a cheaper bound cannot rule out is evaluated by `Problem.costs`, so the numbers that
+are compared in the end, and with them ties and clusters, are those of the reference.
+
+1. JS is convex in the mixture p, and its slope is `g = log2(2t / (t + q)) / 2`. So for any t > 0
+   `JS(p, q) >= A(t) + g(t) . p` with `A = sum(q log2(2q / (t + q))) / 2`: one matrix product bounds all
+   clients of many edges from below. t is the cluster with a mean client added.
+2. Of an edge's clients the `POOL` with the lowest bounds are remembered, and the bound of the next one. With
+   t held fixed, a cluster that grew lowers the bounds outside the pool by no more than can be computed from
+   the largest `g . p` among them. While the pool's winner stays below that, nobody outside is looked at.
+3. What the bound misses is a sum over classes of terms that are never negative. Adding the largest of them,
+   in single precision with a known error, rules out most of the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.core.association import Clusters
+from hiflash.core.heterogeneity import Problem, choose_edges, place_rest
+
+__all__ = ["associate"]
+
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+
+POOL = 512
+FIRST = 8  # clients of lowest bound that are evaluated at once, to have a cost to compare bounds with
+FEW = 128  # so many clients are evaluated without looking for closer bounds
+EDGES, ROWS = 64, 512  # edges in one product, rows in one evaluation: what stays in the caches
+SINGLE = 2.0**-24  # relative rounding error of single precision
+TINY = np.float32(1e-30)  # 0 log 0 = 0
+
+
+def associate(
+    problem: Problem, stream: np.random.Generator, progress: Callable[[int], None] = lambda placed: None
+) -> Clusters:
+    """Return the clusters of Algorithm 3; `progress` is told how many clients are placed."""
+    search = _Search(problem)
+    clusters, left = search.clusters, len(problem.counts)
+    while left:
+        before = left
+        empty = [edge for edge in search.open_edges if not clusters[edge]]
+        for edge in empty:
+            client = search.nearest(edge)
+            if client is not None:
+                search.place(client, edge)
+                left -= 1
+        took = set(empty)
+        wishes: dict[int, list[int]] = {}
+        for edge, client in search.cheapest([edge for edge in search.open_edges if edge not in took]):
+            wishes.setdefault(client, []).append(edge)
+        for client, edge in choose_edges(wishes, stream):
+            search.place(client, edge)
+        left -= len(wishes)
+        if left == before:
+            place_rest(problem, clusters, np.flatnonzero(search.alive).tolist())
+            left = 0
+        progress(len(problem.counts) - left)
+    return [sorted(cluster) for cluster in clusters]
+
+
+class _Search:
+    """The state of the sweeps, and every edge's pool."""
+
+    def __init__(self, problem: Problem) -> None:
+        edges, clients = problem.latency_ms.shape
+        classes = problem.counts.shape[1]
+        self.problem = problem
+        self.clusters: Clusters = [[] for _ in range(edges)]
+        self.open_edges = list(range(edges))
+        self.alive = np.ones(clients, np.bool_)
+        self.held = np.zeros((edges, classes), np.int64)
+        self.size = np.zeros(edges)
+        self.sizes = problem.sizes.astype(np.float64)
+        self.mean_size = max(float(self.sizes.mean()), 1.0)
+        self.features = problem.counts.astype(np.float32)
+        self.rounding = 1e-9 * (problem.weight + float(np.abs(problem.latency_ms).max()))
+        self.js_error = SINGLE * (classes + 16) * 4 * (math.log2(classes) + 1)
+        self._forget_pools()
+
+    def place(self, client: int, edge: int) -> None:
+        """Put a client into a cluster."""
+        self.clusters[edge].append(client)
+        self.alive[client] = False
+        self.held[edge] += self.problem.counts[client]
+        self.size[edge] += self.sizes[client]
+        if len(self.clusters[edge]) == self.problem.capacity:
+            self.open_edges.remove(edge)
+
+    def nearest(self, edge: int) -> int | None:
+        """Return the unassociated client with the lowest latency, or close an edge that reaches none."""
+        latency = np.where(self.alive & self.problem.reach(edge), self.problem.latency_ms[edge], np.inf)
+        client = int(latency.argmin())
+        if latency[client] < np.inf:
+            return client
+        self.open_edges.remove(edge)
+        return None
+
+    def cheapest(self, edges: list[int]) -> list[tuple[int, int]]:
+        """Return (edge, client of lowest cost) of every edge that still reaches one."""
+        left = int(self.alive.sum())
+        if not edges or not left:
+            return []
+        if left < self.ids.shape[1] // 2:
+            self._forget_pools()
+        known = [edge for edge in edges if self.pooled[edge]]
+        found = dict(self._from_pools(np.array(known))) if known else {}
+        others = [edge for edge in edges if edge not in found]
+        if others:
+            clients = np.flatnonzero(self.alive)
+            # Without the copy every product would stride through the dead.
+            columns = np.ascontiguousarray(self.features[clients].T)
+            for start in range(0, len(others), EDGES):
+                found.update(self._from_all(np.array(others[start : start + EDGES]), clients, columns))
+        for edge in edges:
+            if edge not in found:
+                self.open_edges.remove(edge)
+        return [(edge, found[edge]) for edge in edges if edge in found]
+
+    def _forget_pools(self) -> None:
+        edges, classes = self.held.shape
+        width = min(POOL, int(self.alive.sum()))
+        self.pooled = np.zeros(edges, np.bool_)
+        self.ids = np.zeros((edges, width), np.int64)
+        self.latency = np.zeros((edges, width))
+        self.beyond = np.zeros(edges)  # no cost outside the pool was below this when the pool was made
+        self.slope_then = np.zeros((edges, classes))
+        self.level_then, self.size_then, self.steepest = np.zeros((3, edges))
+
+    def _tangents(self, edges: Counts) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return g, A, g . held, and how far rounding may lift a bound made of them, for every edge."""
+        q, held = self.problem.target, self.held[edges]
+        t = (held + self.mean_size * q) / (self.size[edges] + self.mean_size)[:, None]
+        wanted = q > 0  # of other classes JS is p / 2: the slope is 1/2 at every t
+        slope = np.full_like(t, 0.5)
+        slope[:, wanted] = np.log2(2 * t[:, wanted] / (t[:, wanted] + q[wanted])) / 2
+        constant = (q[wanted] * np.log2(2 * q[wanted] / (t[:, wanted] + q[wanted]))).sum(axis=1) / 2
+        error = self.problem.weight * SINGLE * 2 * (len(q) + 8) * np.abs(slope).max(axis=1)
+        return slope, constant, (slope * held).sum(axis=1), error + self.rounding
+
+    def _from_pools(self, edges: Counts) -> list[tuple[int, int]]:
+        """Return the winners of those edges whose pool proves that nobody outside is cheaper."""
+        weight, size = self.problem.weight, self.size[edges]
+        slope, constant, level, error = self._tangents(edges)
+        ids = self.ids[edges]
+        latency = np.where(self.alive[ids], self.latency[edges], np.inf)
+        products = np.empty(ids.shape, np.float32)
+        for row, (own, direction) in enumerate(zip(ids, slope.astype(np.float32), strict=True)):
+            np.dot(self.features.take(own, axis=0), direction, out=products[row])
+        bounds = (products + level[:, None]) / np.maximum(self.sizes[ids] + size[:, None], 1)
+        bounds = latency + weight * (constant[:, None] + bounds) - error[:, None]
+        # How far the bounds outside may have come down since the pool was made.
+        risen = (self.slope_then[edges] * self.held[edges]).sum(axis=1) - self.level_then[edges]
+        change = risen - (size - self.size_then[edges]) * self.steepest[edges]
+        drop = np.minimum(change, 0) / np.maximum(size + self.sizes.min(), 1)
+        limit = self.beyond[edges] + weight * drop - self.rounding
+        # A look at few gives a cost to compare with; then everybody whose bound is not above it.
+        count = min(FIRST, ids.shape[1])
+        first = np.argpartition(bounds, count - 1, axis=1)[:, :count]
+        rows = np.repeat(np.arange(len(edges)), count)
+        costs = self._costs(edges[rows], ids[rows, first.ravel()], latency[rows, first.ravel()])
+        costs = costs.reshape(first.shape)
+        best = costs.min(axis=1)
+        np.put_along_axis(bounds, first, np.inf, axis=1)
+        rows, places = np.nonzero((bounds <= best[:, None]) & (bounds < limit[:, None]))
+        more = self._costs(edges[rows], ids[rows, places], latency[rows, places])
+        np.minimum.at(best, rows, more)
+        winner = np.where(costs == best[:, None], np.take_along_axis(ids, first, axis=1), len(self.alive))
+        winners = winner.min(axis=1)
+        tied = more == best[rows]
+        np.minimum.at(winners, rows[tied], ids[rows[tied], places[tied]])
+        sure = best < limit
+        return list(zip(edges[sure].tolist(), winners[sure].tolist(), strict=True))
+
+    def _from_all(self, edges: Counts, clients: Counts, columns: Singles) -> list[tuple[int, int]]:
+        """Return the winners among all unassociated clients, and make pools where they will be of use."""
+        weight, found, width = self.problem.weight, [], min(self.ids.shape[1], len(clients))
+        slope, constant, level, error = self._tangents(edges)
+        products = slope.astype(np.float32) @ columns
+        sizes = self.sizes[clients] + 1e-300  # no samples at all: 0 / 1e-300 is 0
+        for row, edge in enumerate(edges.tolist()):
+            latency = self.problem.latency_ms[edge].take(clients)
+            if self.problem.reachable is not None:
+                latency[~self.problem.reachable[edge].take(clients)] = np.inf
+            mixed = (products[row] + level[row]) / (sizes + self.size[edge])
+            bounds = weight * mixed
+            bounds += latency
+            bounds += weight * constant[row] - error[row]
+            if bounds[bounds.argmin()] == np.inf:
+                continue
+            near = self._narrow(edge, clients, columns, bounds, latency)
+            costs = self._costs(np.array([edge]), clients[near], latency[near])
+            winner = int(costs.argmin())
+            found.append((edge, int(clients[near[winner]])))
+            # A pool is of use if it would have sufficed this time.
+            self.pooled[edge] = width == len(clients) or np.count_nonzero(bounds <= costs[winner]) < width
+            if self.pooled[edge]:
+                order = np.argpartition(bounds, width) if width < len(clients) else np.arange(width)
+                self.ids[edge, :width] = clients[order[:width]]
+                self.latency[edge, :width] = latency[order[:width]]
+                self.latency[edge, width:] = np.inf
+                self.beyond[edge] = bounds[order[width]] if width < len(clients) else np.inf
+                self.slope_then[edge], self.level_then[edge] = slope[row], level[row]
+                self.size_then[edge], self.steepest[edge] = self.size[edge], mixed.max()
+        return found
+
+    def _narrow(
+        self, edge: int, clients: Counts, columns: Singles, bounds: Floats, latency: Floats
+    ) -> Counts:
+        """Return where the clients are that neither the bound nor a closer one, class by class, rules out.
+
+        What the tangent misses of one class is `(p log2(p / t) - (p + q) log2((p + q) / (t + q))) / 2`.
+        """
+        q, held, size = self.problem.target, self.held[edge], self.size[edge]
+        t = (held + self.mean_size * q) / (size + self.mean_size)
+        wanted = np.flatnonzero(q > 0)
+        # Classes that the cluster lacks come first: there the tangent misses most.
+        labels = wanted[np.argsort(t[wanted] / q[wanted])].tolist()
+        lowest = np.array([bounds.argmin()])
+        best = self._costs(np.array([edge]), clients[lowest], latency[lowest]).min()
+        near = np.flatnonzero(bounds <= best)
+        lower = bounds[near]
+        share = (1 / (self.sizes[clients[near]] + max(size, 1))).astype(np.float32)
+        missed = np.zeros(len(near), np.float32)
+        for start, stop in ((0, 8), (8, 24), (24, len(labels))):
+            if len(near) <= FEW or size == 0:  # a union may have no samples, and then no divergence either
+                break
+            first = near[np.argpartition(lower, FIRST)[:FIRST]]
+            best = min(best, self._costs(np.array([edge]), clients[first], latency[first]).min())
+            kept = np.flatnonzero(lower <= best)
+            near, share, missed = near[kept], share[kept], missed[kept]
+            for label in labels[start:stop]:
+                p = columns[label].take(near)
+                p += np.float32(held[label])
+                p *= share
+                both = p + np.float32(q[label])
+                missed += p * np.log(p / np.float32(t[label]) + TINY)
+                missed -= both * np.log(both / np.float32(t[label] + q[label]))
+            closer = self.problem.weight * (missed / (2 * math.log(2)) - self.js_error)
+            lower = bounds[near] + np.maximum(closer, 0)
+        kept = np.flatnonzero(lower <= best)
+        return near.take(kept)
+
+    def _costs(self, edges: Counts, clients: Counts, latency: Floats) -> Floats:
+        """Return the costs of pairs, as the reference computes them; an unreachable one's is infinite."""
+        costs = np.full(len(clients), np.inf)
+        edges = np.broadcast_to(edges, clients.shape)
+        for start in range(0, len(clients), ROWS):
+            part = start + np.flatnonzero(latency[start : start + ROWS] < np.inf)
+            costs[part] = self.problem.costs(latency[part], self.held[edges[part]], clients[part])
+        return costs
