@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,3 +30,10 @@ def test_an_unknown_benchmark_is_an_error_that_lists_the_known() -> None:
     done = benchmarks("trainer_lenet")
     assert done.returncode == 2
     assert "there are trainer_lenet_vs_loop" in done.stderr
+
+
+def test_the_table_of_codecs_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    module = runpy.run_path(str(ROOT / "benchmarks" / "compression.py"))
+    module["main"](communications=2, codecs=[("topk", "int8", 0.1)])
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.split()[:3] == ["topk", "0.1", "int8"]

@@ -3,8 +3,7 @@
 A codec turns a vector into the bytes that travel and back; what it loses is all that compression costs.
 `Downlink` and `Uplink` say which vector is sent: docs/compression.md has the protocol and the reasons.
 
-Half precision: Micikevicius et al. 2018. 8 bits with a scale per tensor: Dettmers 2016. Top-k with error
-feedback: Stich et al. 2018; in both directions: Tang et al. 2019 (DoubleSqueeze).
+Top-k with error feedback: Stich et al. 2018; feedback in both directions: Tang et al. 2019 (DoubleSqueeze).
 """
 
 from __future__ import annotations

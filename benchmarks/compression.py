@@ -1,4 +1,8 @@
-"""Run HiFL with every compression of the way between edge and cloud, and see what the saved bytes cost."""
+"""`python -m benchmarks.compression`: what the bytes that compression saves on the WAN cost HiFL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 import hiflash
 
@@ -13,18 +17,18 @@ CODECS = (  # upload, download, share of the values that top-k sends
 )
 
 
-def main() -> None:
+def main(communications: int = 200, codecs: Sequence[tuple[str, str, float]] = CODECS) -> None:
     """Print what each compression took to the goal, and the accuracy in the end."""
     print(
         f"{'upload':<12}{'download':<12}{'accuracy':>9}{'WAN':>10}   to {GOAL}: communications, WAN, virtual"
     )
-    for upload, download, share in CODECS:
+    for upload, download, share in codecs:
         result = hiflash.run(
             method="hifl",
             seed=0,
             cloud={"threshold": 2, "mixing": "delta", "alpha": 1.0},
             wan={"upload": upload, "download": download, "topk": share},
-            stop={"target": "none", "communications": 200},
+            stop={"target": "none", "communications": communications},
         )
         names = [f"topk {share}" if name == "topk" else name for name in (upload, download)]
         line = f"{names[0]:<12}{names[1]:<12}{result.accuracy:>9.3f}{result.wan_bytes / 1e6:>7.1f} MB"
