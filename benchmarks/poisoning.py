@@ -1,4 +1,4 @@
-"""The tables of docs/robustness.md: accuracy of every rule under every attack. `python -m benchmarks.poisoning`."""
+"""Accuracy of each rule under each attack, as in docs/robustness.md: `python -m benchmarks.poisoning`."""
 
 from __future__ import annotations
 
