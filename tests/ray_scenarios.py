@@ -33,7 +33,7 @@ from hiflash.engine.ray_cluster import connect
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.federation import build
 from hiflash.messages import ClientTask
-from tiny import TINY, assert_same_run, make_tiny_data, make_tiny_model
+from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model
 
 SET_FLAGS, UP, LISTENS = 0x8914, 1, "0A"  # SIOCSIFFLAGS, IFF_UP, and TCP_LISTEN in /proc/net/tcp
 LOOPBACKS = {"0100007F", "0000000000000000FFFF00000100007F"}
@@ -43,6 +43,21 @@ SMALL: dict[str, Any] = {
     "stop.communications": 20,
     "client.local_steps": 1,
     "client.batch": 8,
+}
+ROBUST: dict[str, Any] = {
+    "federation.edges": 2,
+    "edge.aggregate": "krum",
+    "edge.krum_keep": 2,
+    "client.clip_norm": 0.5,
+    "attack.kind": "noise",
+}
+FEDBN: dict[str, Any] = {
+    "client.batch": 9,
+    "client.batch_norm": "local",
+    "edge.aggregate": "norm_clip",
+    "edge.clip_norm": 0.5,
+    "attack.kind": "label_flip",
+    "stop.communications": 20,
 }
 DATA = make_tiny_data()
 
@@ -110,6 +125,9 @@ def same(folder: Path) -> None:
         name = "-".join(map(str, variant.values()))
         one = run(directory=folder / f"{name}-local", **variant)
         assert_same_run(one, run(directory=folder / f"{name}-ray", engine="ray", **variant))
+    for name, model, settings in (("robust", make_tiny_model, ROBUST), ("fedbn", make_norm_model, FEDBN)):
+        one = run(model, directory=folder / f"{name}-local", **settings)
+        assert_same_run(one, run(model, directory=folder / f"{name}-ray", engine="ray", **settings))
     assert_same_run(local, run(directory=folder / "module", engine="ray", model=seeded_module()))
 
     path, engines = folder / "pieces", ["ray", "local", "ray"]

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hiflash.engine.executor import LazyExecutor, RoundWork, TaskResult
+from hiflash.core.attack import Attack
+from hiflash.core.robust import Rule
+from hiflash.engine.executor import LazyExecutor, RoundRules, RoundWork, TaskResult
 from hiflash.engine.pool import WorkerPool
 from hiflash.messages import ClientTask, Weights
 
@@ -80,6 +82,38 @@ def test_nothing_starts_from_an_unusable_model(executor: Any) -> None:
     assert executor.result(1, 2) is None
     executor.begin(work(1, 3, [2]))
     assert executor.result(1, 3) is None
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_what_a_client_keeps_replaces_the_models_in_every_round_of_a_lease(workers: int) -> None:
+    rules = RoundRules(local=((1, 2),))
+    executor: Any = (
+        LazyExecutor(Scripted(), rules) if not workers else WorkerPool(Scripted, workers, 9, rules)
+    )
+    tasks = (ClientTask(1, 0, 1, 0.1, None, 0, kept=np.float32([100])), ClientTask(3, 0, 1, 0.1, None, 0))
+    executor.begin(RoundWork(1, 0, tasks, (5, 5), 2, np.float32([10, 10]), 0.0))
+    executor.begin(RoundWork(1, 1, tasks, (5, 5), 2, None, 0.0))
+    executor.begin(RoundWork(1, 2, (ClientTask(13, 0, 1, 0.1, None, 0), tasks[1]), (7, 5), 1, None, 0.0))
+    first, second, third = (executor.result(1, index) for index in range(3))
+    # 1 starts from (10, 100) and 3 from (10, 10): (11, 101) and (13, 13).
+    assert first.weights.tolist() == [12, 57]
+    assert {client: own.tolist() for client, own in first.kept.items()} == {1: [101], 3: [13]}
+    # From (12, 101) and (12, 13), whatever the tasks say: (13, 102) and (15, 16).
+    assert second.weights.tolist() == [14, 59]
+    assert {client: own.tolist() for client, own in second.kept.items()} == {1: [102], 3: [16]}
+    # 13 brings NaN: it neither counts nor keeps anything. What 1 kept is still there.
+    assert third.weights.tolist() == [17, 19]
+    assert {client: own.tolist() for client, own in third.kept.items()} == {1: [102], 3: [19]}
+    assert third.examples == {1: 5, 3: 5}
+    if workers:
+        executor.close()
+
+
+def test_a_round_is_combined_by_its_rule_after_malicious_clients_had_their_way() -> None:
+    attack = Attack("scale", 100.0, frozenset({5}))
+    executor = LazyExecutor(Scripted(), RoundRules(Rule("median"), attack))
+    executor.begin(work(1, 0, [1, 3, 5], base=10.0))
+    assert executor.result(1, 0).weights.tolist() == [13]  # of 11, 13 and 10 + 100 * 5
 
 
 def test_a_dropped_lease_is_forgotten(executor: Any) -> None:

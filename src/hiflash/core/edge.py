@@ -144,9 +144,8 @@ class Edge(Stateful):
     @property
     def needed(self) -> int:
         """Return how many clients of the current round must deliver something usable."""
-        return max(
-            self.least, math.ceil(self.quorum * len(self.expected) - 1e-9)
-        )  # 0.28 * 25 is a bit over 7
+        share = math.ceil(self.quorum * len(self.expected) - 1e-9)  # 0.28 * 25 is a bit over 7
+        return max(self.least, share)
 
     def steps(self, clients: Sequence[int]) -> int:
         """Return the local steps of these clients in one edge round."""

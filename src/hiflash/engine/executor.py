@@ -160,7 +160,7 @@ def begin(model: PendingModel, executor: Executor, due: float) -> None:
 
 
 def resolve(model: PendingModel, executor: Executor, due: float) -> EdgeModel | None:
-    """Return the model behind a promise, None if they are unusable."""
+    """Return the model behind a promise, None if it is unusable."""
     begin(model, executor, due)
     return executor.result(model.updates[0].lease_id, model.updates[0].round)
 
