@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from benchmarks.peers import ratio_with_startup
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -27,3 +30,9 @@ def test_an_unknown_benchmark_is_an_error_that_lists_the_known() -> None:
     done = benchmarks("trainer_lenet")
     assert done.returncode == 2
     assert "there are trainer_lenet_vs_loop" in done.stderr
+
+
+def test_start_up_counts_on_both_sides() -> None:
+    flower = {"steps_per_s_with_startup": 1000 / 60, "total_s": 60.0}
+    # 1,000 steps: 5 s + 1000 / 100 s here, 60 s there.
+    assert ratio_with_startup(100.0, 5.0, flower) == pytest.approx(4.0)
