@@ -143,7 +143,6 @@ def _environment(folder: str) -> dict[str, str]:
         "FLWR_HOME": f"{folder}/flwr",
         "HOME": folder,
         "OMP_NUM_THREADS": "1",
-        "RAY_DISABLE_DASHBOARD": "1",
         "RAY_TMPDIR": folder,
         "RAY_USAGE_STATS_ENABLED": "0",
     }

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +23,47 @@ WORK = Path("runs") / "bench-flower"
 
 
 def flower_epochs_ratio() -> dict[str, Any]:
-    """Return our steps per second over Flower's steady state at 3 local epochs, and with its start-up."""
+    """Return our steps per second over Flower's steady state at 3 local epochs, and both with start-up."""
     return _ratio("epochs", rounds=8, ours={"local_epochs": 3}, communications=300)
 
 
 def flower_steps_ratio() -> dict[str, Any]:
-    """Return our steps per second over Flower's steady state at 3 local steps, and with its start-up."""
+    """Return our steps per second over Flower's steady state at 3 local steps, and both with start-up."""
     return _ratio("steps", rounds=22, ours={"local_steps": 3}, communications=1500)
 
 
 def _ratio(kind: str, rounds: int, ours: dict[str, int], communications: int) -> dict[str, Any]:
-    before = _steps_per_s(ours, communications)
+    before = _measure_ours(ours, communications)
     flower = measure(kind, rounds, WORK)
     name = f"flower_{kind}_ratio"
     if flower["skipped"]:
         return {name: None, f"{name}_skipped": flower["skipped"]}
-    rate = statistics.mean([before, _steps_per_s(ours, communications)])
+    after = _measure_ours(ours, communications)
+    rate, startup_s = (statistics.mean(pair) for pair in zip(before, after, strict=True))
     return {
         name: rate / flower["steps_per_s"],
-        f"{name}_with_startup": rate / flower["steps_per_s_with_startup"],
+        f"{name}_with_startup": ratio_with_startup(rate, startup_s, flower),
     }
 
 
-def _steps_per_s(client: dict[str, int], communications: int) -> float:
-    """Return the client steps per second of our FedAvg: 100 clients, 600 images each, 10 a round."""
+def ratio_with_startup(steps_per_s: float, startup_s: float, flower: Mapping[str, float]) -> float:
+    """Return the time of Flower's whole process over that of ours for as many steps."""
+    steps = flower["steps_per_s_with_startup"] * flower["total_s"]
+    return flower["total_s"] / (startup_s + steps / steps_per_s)
+
+
+def _measure_ours(client: dict[str, int], communications: int) -> tuple[float, float]:
+    """Return our steps per second, and what a process of its own takes besides: imports, data, set-up."""
+    command = [sys.executable, "-m", "benchmarks.peers", json.dumps(client), str(communications)]
+    begun = time.perf_counter()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    total_s = time.perf_counter() - begun
+    ours = json.loads(done.stdout)
+    return ours["client_steps"] / ours["wall_s"], total_s - ours["wall_s"]
+
+
+def _run_ours(client: dict[str, int], communications: int) -> dict[str, float]:
+    """Return steps and seconds of our FedAvg: 100 clients, 600 images each, 10 a round."""
     own: dict[str, Any] = {"data": {"name": "mnist", "partition": "iid"}}
     if mnist() != "mnist":
         x = np.random.default_rng(0).integers(256, size=(60_000, 28, 28), dtype=np.uint8)
@@ -55,4 +77,8 @@ def _steps_per_s(client: dict[str, int], communications: int) -> float:
         stop={"target": "none", "communications": communications, "client_steps": "none"},
         **own,
     )
-    return result.client_steps / result.wall_s
+    return {"client_steps": result.client_steps, "wall_s": result.wall_s}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_run_ours(json.loads(sys.argv[1]), int(sys.argv[2]))))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.peers import ratio_with_startup
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,3 +38,9 @@ def test_the_table_of_codecs_has_a_line_for_each(capsys: pytest.CaptureFixture[s
     module["main"](communications=2, codecs=[("topk", "int8", 0.1)])
     _, line = capsys.readouterr().out.splitlines()
     assert line.split()[:3] == ["topk", "0.1", "int8"]
+
+
+def test_start_up_counts_on_both_sides() -> None:
+    flower = {"steps_per_s_with_startup": 1000 / 60, "total_s": 60.0}
+    # 1,000 steps: 5 s + 1000 / 100 s here, 60 s there.
+    assert ratio_with_startup(100.0, 5.0, flower) == pytest.approx(4.0)

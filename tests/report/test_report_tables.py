@@ -164,6 +164,8 @@ def test_the_csv_has_a_row_per_cell_with_scalars_and_targets(make_result: MakeRe
         (duration(59.97), "1m 00s"),
         (duration(3599.6), "1h 00m"),
         (duration(2 * 86400 + 4 * 3600), "2d 04h"),
+        (duration(100 * 86400 - 1), "99d 23h"),
+        (duration(365 * 86400 + 4 * 3600), "365d"),
         (duration(float("nan")), "-"),
         (percent(0.9134), "91.3%"),
         (percent(float("nan")), "-"),

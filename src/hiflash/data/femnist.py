@@ -57,6 +57,8 @@ def _read_npz(path: Path) -> Arrays:
     shapes = [arrays[key].shape for key in _NPZ_KEYS]
     if shapes != [(n, 28, 28), (n,), (n,), (n,)] or arrays["x"].dtype != np.uint8:
         raise damaged(path, f"expected uint8 x [n,28,28] and y, w, is_test [n], got shapes {shapes}")
+    if arrays["y"].dtype.kind not in "ui":
+        raise damaged(path, f"expected whole numbers y, got {arrays['y'].dtype}")
     if n == _SUBSET_SAMPLES:
         got = sha256(*(arrays[key] for key in _NPZ_KEYS))
         if got != _SUBSET_SHA256:

@@ -63,7 +63,10 @@ def fetch(
     describe(name)  # an unknown name is refused here, with a suggestion
     folder = Path(directory).expanduser() / name
     if name == "mnist5k":
-        return [row.file for row in check(name)]
+        rows = check(name)
+        if bad := [row.message for row in rows if not row.ok]:
+            raise DataError("\n".join(bad))
+        return [row.file for row in rows]
     if name == "femnist":
         raise DataError(_femnist_advice(folder))
     download = _DOWNLOADS[name]
@@ -234,5 +237,5 @@ def _femnist_advice(folder: Path) -> str:
         "  cd leaf/data/femnist && ./preprocess.sh -s niid --sf 0.05 -k 0 -t sample\n"
         f"and put its data/train/*.json and data/test/*.json into train/ and test/ of\n"
         f"  {folder.absolute()}\nor a femnist.npz (arrays x, y, w, is_test) into that folder itself; then "
-        " run `hiflash data check femnist`."
+        "run `hiflash data check femnist`."
     )

@@ -79,6 +79,8 @@ def read_npz(path: Path, *wanted: str) -> Arrays:
         ValueError,
         TypeError,
         AttributeError,
+        RuntimeError,  # encrypted, or packed in a way that zipfile does not know
+        MemoryError,  # an array that claims to be larger than any
         zlib.error,
         zipfile.BadZipFile,
     ) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def _find_table(folder: Path) -> Found:
 def _read_table(path: Path) -> Arrays:
     try:
         table = np.loadtxt(path, dtype=np.uint8, delimiter=",")
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read ({error}). {MNIST5K.way_out}") from error
     got = sha256(table)
     if got != _MNIST5K_SHA256:

@@ -30,7 +30,8 @@ def duration(seconds: float | None) -> str:
         return f"{whole // _MINUTE}m {whole % _MINUTE:02d}s"
     if whole < _DAY:
         return f"{whole // _HOUR}h {whole % _HOUR // _MINUTE:02d}m"
-    return f"{whole // _DAY}d {whole % _DAY // _HOUR:02d}h"
+    days = f"{whole // _DAY}d"
+    return f"{days} {whole % _DAY // _HOUR:02d}h" if whole < 100 * _DAY else days
 
 
 def percent(fraction: float | None) -> str:
