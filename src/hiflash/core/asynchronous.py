@@ -75,8 +75,8 @@ class AsyncCloud(Cloud):
     def _slot(self, slot: Slot) -> list[Any]:
         if not self.waiting:
             return []
-        idle = sorted(self.waiting)
-        return self._answer(idle[rng(self.seed, "slot", slot.index).integers(len(idle))], slot.now)
+        drawn = rng(self.seed, "slot", slot.index).integers(len(self._idle))
+        return self._answer(self._idle[drawn], slot.now)
 
     def _answer(self, edge: int, now: float) -> list[Any]:
         check_in = self.waiting[edge]
@@ -90,7 +90,7 @@ class AsyncCloud(Cloud):
             if not admits(view, LeaseView(edge, self.version, threshold, now, eta)):
                 reason = "waited"
         if reason:
-            del self.waiting[edge]
+            self._stop_waiting(edge)
             return [Refuse(edge, check_in.request_id, reason, self.slot_s, now)]
         return [self._grant(edge, threshold, now)]
 

@@ -8,6 +8,7 @@ leases; `AsyncCloud` and `SyncCloud` decide when to grant them and what to do wi
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -82,6 +83,7 @@ class Cloud(Stateful):
         self.norm_bound = norm_bound
         self.leases: dict[int, Lease] = {}
         self.waiting: dict[int, CheckIn] = {}
+        self._idle: list[int] = []  # its keys in order: to sort a thousand in every slot takes longer than a slot
         self.requests: dict[int, int] = {}
         self.costs: dict[int, EdgeCosts] = {}
         self.verdicts: dict[int, Verdict] = {}
@@ -104,6 +106,11 @@ class Cloud(Stateful):
             case _:
                 raise ProtocolError(f"the cloud does not handle {type(event).__name__}")
         return effects
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        super().restore(state)
+        self._idle = sorted(self.waiting)
 
     @property
     def answerable(self) -> bool:
@@ -156,11 +163,13 @@ class Cloud(Stateful):
             return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN would win every race
         self.requests[edge] = check_in.request_id
         self.costs[edge] = check_in.costs
+        if edge not in self.waiting:
+            insort(self._idle, edge)
         self.waiting[edge] = check_in
         return effects + self._answer_check_in(check_in)
 
     def _grant(self, edge: int, threshold: float, now: float) -> Grant:
-        check_in = self.waiting.pop(edge)
+        check_in = self._stop_waiting(edge)
         lease = Lease(
             edge=edge,
             request_id=check_in.request_id,
@@ -175,6 +184,10 @@ class Cloud(Stateful):
         self.next_lease += 1
         self.leases[lease.lease_id] = lease
         return self._grant_of(lease)
+
+    def _stop_waiting(self, edge: int) -> CheckIn:
+        del self._idle[bisect_left(self._idle, edge)]
+        return self.waiting.pop(edge)
 
     @staticmethod
     def _grant_of(lease: Lease) -> Grant:

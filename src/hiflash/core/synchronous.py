@@ -79,7 +79,7 @@ class SyncCloud(Cloud):
         return effects
 
     def _open_round(self, now: float) -> list[Any]:
-        idle = sorted(self.waiting)
+        idle = self._idle
         self.rounds += 1
         stream = rng(self.seed, "participants", self.rounds)
         chosen = sorted(stream.choice(idle, size=min(self.participants, len(idle)), replace=False).tolist())
