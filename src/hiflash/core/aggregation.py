@@ -25,7 +25,7 @@ def average_clients(updates: Sequence[ClientUpdate], quorum: int) -> Weights | N
     if len(usable) < quorum:
         return None
     if len(usable) == 1:  # its own mean; the clients of flat methods are all alone
-        return usable[0].weights
+        return np.asarray(usable[0].weights, np.float32)
     return weighted_mean([u.weights for u in usable], [u.examples for u in usable])
 
 

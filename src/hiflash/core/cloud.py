@@ -83,7 +83,7 @@ class Cloud(Stateful):
         self.norm_bound = norm_bound
         self.leases: dict[int, Lease] = {}
         self.waiting: dict[int, CheckIn] = {}
-        self._idle: list[int] = []  # its keys in order: to sort a thousand in every slot takes longer than a slot
+        self._idle: list[int] = []  # its keys in order; to sort a thousand in every slot would dominate it
         self.requests: dict[int, int] = {}
         self.costs: dict[int, EdgeCosts] = {}
         self.verdicts: dict[int, Verdict] = {}
