@@ -19,11 +19,12 @@ def rng(seed: int, *names: int | str) -> np.random.Generator:
     # The name becomes the key of a counter-based generator. int() because np.int64(3) prints differently.
     words = [seed, *(name if isinstance(name, str) else int(name) for name in names)]
     key = hashlib.blake2b(repr(words).encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(_Key(np.frombuffer(key, "<u8"))))
+    bits = np.random.Philox(_Key(np.frombuffer(key, "<u8")))  # type: ignore[arg-type]  # numpy forgot these
+    return np.random.Generator(bits)
 
 
 class _Key(ISeedSequence):
-    """Gives a generator its key. `Philox(key=...)` is the same but for entropy that it asks the system for."""
+    """Gives a generator its key; `Philox(key=...)` also asks the system for entropy that it does not use."""
 
     def __init__(self, key: np.ndarray) -> None:
         self.key = key

@@ -231,6 +231,14 @@ def test_evaluation_is_that_of_torch(model, classes, isa) -> None:
         assert loss == pytest.approx(expected_loss, rel=1e-5)
 
 
+def test_a_sample_has_the_same_loss_alone_and_among_others(isa) -> None:
+    """Alone it goes through the kernel of channels, with others through that of samples."""
+    samples, weights = random_samples(lenet, (1, 28, 28), 10), weights_of(lenet)
+    trainer = NativeTrainer(lenet, samples, batch=10, mu=0.0, augment=False, isa=isa)
+    alone = [trainer.evaluate(weights, start, start + 1)[1] for start in range(40)]
+    assert trainer.evaluate(weights, 0, 40)[1] == sum(alone)  # to the bit, added in the same order
+
+
 @pytest.mark.parametrize("where", ["weights", "samples"])
 def test_a_nan_is_seen_in_loss_and_weights(where, isa) -> None:
     samples, weights = copy.deepcopy(random_samples(lenet, (1, 28, 28), 10)), weights_of(lenet)

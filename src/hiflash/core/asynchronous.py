@@ -100,8 +100,8 @@ class AsyncCloud(Cloud):
         effects: list[Any] = []
         stream = rng(self.seed, "slot", slot.index)
         while self.answerable:
-            idle = sorted(self.waiting)
-            effects += self._answer(idle[stream.integers(len(idle))], slot.now)
+            drawn = self._idle[stream.integers(len(self._idle))]
+            effects += self._answer(drawn, slot.now)
             if self.slotted:
                 break
         return effects
@@ -118,7 +118,7 @@ class AsyncCloud(Cloud):
             if not admits(view, LeaseView(edge, self.version, threshold, now, eta)):
                 reason = "waited"
         if reason:
-            del self.waiting[edge]
+            self._stop_waiting(edge)
             return [Refuse(edge, check_in.request_id, reason, self.slot_s, now)]
         return [self._grant(edge, threshold, now)]
 

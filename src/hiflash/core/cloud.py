@@ -8,6 +8,7 @@ leases; `AsyncCloud` and `SyncCloud` decide when to grant them and what to do wi
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -92,6 +93,7 @@ class Cloud(Stateful):
         self.download = download or Downlink()
         self.leases: dict[int, Lease] = {}
         self.waiting: dict[int, CheckIn] = {}
+        self._idle: list[int] = []  # its keys in order; to sort a thousand in every slot would dominate it
         self.requests: dict[int, int] = {}
         self.costs: dict[int, EdgeCosts] = {}
         self.verdicts: dict[int, Verdict] = {}
@@ -127,6 +129,7 @@ class Cloud(Stateful):
         """Go back to a snapshot."""
         super().restore(state)
         self.download.restore(state["download"])
+        self._idle = sorted(self.waiting)
 
     @property
     def answerable(self) -> bool:
@@ -184,11 +187,13 @@ class Cloud(Stateful):
             return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN would win every race
         self.requests[edge] = check_in.request_id
         self.costs[edge] = check_in.costs
+        if edge not in self.waiting:
+            insort(self._idle, edge)
         self.waiting[edge] = check_in
         return effects + self._answer_check_in(check_in)
 
     def _grant(self, edge: int, threshold: float, now: float) -> Grant:
-        check_in = self.waiting.pop(edge)
+        check_in = self._stop_waiting(edge)
         lease = Lease(
             edge=edge,
             request_id=check_in.request_id,
@@ -204,6 +209,10 @@ class Cloud(Stateful):
         self.next_lease += 1
         self.leases[lease.lease_id] = lease
         return self._grant_of(lease)
+
+    def _stop_waiting(self, edge: int) -> CheckIn:
+        del self._idle[bisect_left(self._idle, edge)]
+        return self.waiting.pop(edge)
 
     @staticmethod
     def _grant_of(lease: Lease) -> Grant:
@@ -278,7 +287,8 @@ class Cloud(Stateful):
             raise ProtocolError(f"edge {change.edge} is not part of this federation")
         self.examples[change.edge] = change.examples
         if not change.examples:  # nobody is left to train: it takes back what it asked for
-            self.waiting.pop(change.edge, None)
+            if change.edge in self.waiting:
+                self._stop_waiting(change.edge)
             self.costs.pop(change.edge, None)
 
     def _expire(self, now: float) -> list[Any]:

@@ -115,7 +115,7 @@ class SyncCloud(Cloud):
 
     def _open_round(self, now: float) -> list[Any]:
         self.rounds += 1
-        chosen = self.selection.choose(sorted(self.waiting), self.rounds)
+        chosen = self.selection.choose(self._idle, self.rounds)
         grants = [self._grant(edge, math.inf, now) for edge in chosen]
         self.round = OpenRound(
             size=len(grants),

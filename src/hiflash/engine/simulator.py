@@ -84,7 +84,8 @@ class Simulator(Stateful):
         self.ledger = ledger
         self.executor = executor
         self.slot_s = slot_s
-        self.limits = limits
+        self.limits = {name: limit for name, limit in limits.items() if limit is not None}
+        self._budgets = {name: f"{limit:,} {name.replace('_', ' ')}" for name, limit in self.limits.items()}
         self.recall = recall
         self.log = log
         self.uplink = uplink or Uplink()
@@ -130,11 +131,7 @@ class Simulator(Stateful):
             "client_steps": self.ledger.client_steps,
             "virtual_s": self.heap[0][0] if self.heap else math.inf,
         }
-        return {
-            f"{limit:,} {name.replace('_', ' ')}": spent[name] / limit
-            for name, limit in self.limits.items()
-            if limit is not None
-        }
+        return {self._budgets[name]: spent[name] / limit for name, limit in self.limits.items()}
 
     def totals(self) -> dict[str, Any]:
         """Return the coordinates of an evaluation."""

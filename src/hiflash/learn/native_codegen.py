@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from hiflash.learn.native_conv import CONV_KERNELS
 from hiflash.learn.native_kernels import KERNELS
 from hiflash.learn.native_network import Conv, Dense, NativeUnavailable, Stage, packed_slots, round_up
 from hiflash.learn.native_templates import CONV_SAMPLES, CONV_STAGE, ENTRY_POINTS
@@ -38,7 +39,11 @@ class Machine:
 def generate(stages: tuple[Stage, ...], machine: Machine) -> str:
     """Return the C source: `workspace_floats`, `train` and `evaluate`."""
     writer = _Writer(stages, machine)
-    parts = [f"#define LANES {machine.lanes}\n#define GROUP {GROUP}\n{_swaps(machine.lanes)}", KERNELS]
+    parts = [
+        f"#define LANES {machine.lanes}\n#define GROUP {GROUP}\n{_swaps(machine.lanes)}",
+        KERNELS,
+        CONV_KERNELS,
+    ]
     parts += [writer.conv_stage(i, stage) for i, stage in enumerate(stages) if isinstance(stage, Conv)]
     parts += [writer.gather(), writer.forward(), writer.backward(), writer.repack()]
     # The workspace is complete only now that everything has asked for its share.
@@ -217,9 +222,10 @@ class _Writer:
         return stage.outs % self.machine.lanes > 0 and stage.pool**2 <= self.machine.block
 
     def _sample_blocks(self, i: int, stage: Conv) -> list[str]:
-        # A row of x and the weights of a few channels are in the first-level cache together, those of all not.
+        """Return the calls for one row: it and the weights of a few channels fit the first-level cache."""
         return [
-            f"conv_samples_row(&C{i}, {last - first}, r, x, w + {first * stage.kernel_h} * C{i}.run_vecs * LANES, "
+            f"conv_samples_row(&C{i}, {last - first}, r, x, "
+            f"w + {first * stage.kernel_h} * C{i}.run_vecs * LANES, "
             f"bias + {first}, y + {first} * LANES, where + {first} * LANES);"
             for first, last in _spans(stage.outs, self.machine.block // stage.pool**2)
         ]

@@ -6,8 +6,8 @@ __all__ = ["CONV_SAMPLES", "CONV_STAGE", "ENTRY_POINTS"]
 
 CONV_STAGE = r"""
 static const conv C{i} = {{.in = {s.channels}, .out = {s.outs}, .kernel = {s.kernel_h}, .run = {s.run},
-    .width = {s.pitch} / {s.channels}, .pitch = {s.pitch}, .pool = {s.pool}, .rows = {s.rows}, .cols = {s.cols}, .relu = {relu},
-    .run_vecs = {run_vecs}, .y_pitch = {y_pitch}}};
+    .width = {s.pitch} / {s.channels}, .pitch = {s.pitch}, .pool = {s.pool}, .rows = {s.rows},
+    .cols = {s.cols}, .relu = {relu}, .run_vecs = {run_vecs}, .y_pitch = {y_pitch}}};
 
 static void forward_{i}(float *ws, int b)
 {{
