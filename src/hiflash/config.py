@@ -320,7 +320,7 @@ class MobilitySection(_Section):
         "none", '> 0 or "none"', "virtual seconds between two repairs of the association"
     )
     switching_cost: Annotated[float, Field(ge=0, le=1e12)] = _key(
-        20.0, ">= 0", "ms of association cost that changing edges must save"
+        10.0, ">= 0", "ms of association cost that changing edges must save"
     )
 
     @property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -424,3 +426,27 @@ def test_a_repair_needs_no_rates_and_a_comparison_leaves_out_what_does_not_apply
     cells = plan(None, ["hifl", "fedavg", "centralized"], 1, settings)
     assert [cell.config.mobility.repair_s for cell in cells] == [5.0, "none", "none"]
     assert [cell.config.mobility.moves_per_s for cell in cells] == [1.0, 1.0, 0.0]
+
+
+def test_mobility_from_the_command_line(tmp_path: Path) -> None:
+    def hiflash_run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "hiflash", "run", "--name", "moving", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+
+    wrong = hiflash_run("--mobility.leaves_per_s=-1")
+    assert wrong.returncode == 2
+    assert "mobility.leaves_per_s must be >= 0, got -1" in wrong.stderr
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "moving.toml").write_text(
+        "[mobility]\nmoves_per_s = 5\njoins_per_s = 2\nleaves_per_s = 2\nabsent = 0.25\nrepair_s = 0.5\n"
+    )
+    done = hiflash_run("moving.toml", "--trainer=none", "--stop.virtual_s=6", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    lines = (tmp_path / "runs/moving/events.jsonl").read_text().splitlines()
+    kinds = Counter(json.loads(line)["event"] for line in lines)
+    assert len(result["mobility"]["repairs"]) == kinds["repair"] == 11  # the stop comes before the twelfth
+    assert result["mobility"]["moves"] == kinds["move"] > 0
+    assert sum(result["cluster_sizes"]) == 75 + kinds["join"] - kinds["leave"]
+    assert result["total_js"] == pytest.approx(sum(result["js_per_edge"]))
+    assert result["communications"] > 20
