@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.core.association import response_latency_ms, waiting_ms
 from hiflash.core.cost import Fluctuation, WanLink
 from hiflash.core.edge import Edge, Estimates
 from hiflash.seeding import rng
@@ -114,13 +115,12 @@ class World:
     @cached_property
     def response_latency_ms(self) -> float:
         """Return the mean over edges of the slowest client's latency."""
-        return 1000 * float(np.mean([self.latency_s(m).max() for m in range(len(self.clusters))]))
+        return response_latency_ms(self.compute_s + self.send_s, self.clusters)
 
     @cached_property
     def waiting_ms(self) -> float:
         """Return the mean over edges of how much longer than its fastest client the others take."""
-        waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in range(len(self.clusters))]
-        return 1000 * float(np.mean(waits))
+        return waiting_ms(self.compute_s + self.send_s, self.clusters)
 
     def timeline(self, edge: Edge, lease_id: int, now: float) -> Timeline:
         """Return when everything of a lease granted now will happen."""
