@@ -10,8 +10,11 @@ are compared in the end, and with them ties and clusters, are those of the refer
 2. Of an edge's clients the `POOL` with the lowest bounds are remembered, and the bound of the next one. With
    t held fixed, a cluster that grew lowers the bounds outside the pool by no more than can be computed from
    the largest `g . p` among them. While the pool's winner stays below that, nobody outside is looked at.
-3. What the bound misses is a sum over classes of terms that are never negative. Adding the largest of them,
-   in single precision with a known error, rules out most of the rest.
+3. What the tangent misses is a sum over classes of terms that are never negative, each at least
+   `kappa (p - t)^2` up to a bounded p. While clusters are small two more products, of squares and deviations,
+   rule out most of what is left, and the terms themselves, class by class, most of the rest.
+
+Bounds are in single precision, lowered by more than that can be wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ Singles = npt.NDArray[np.float32]
 
 POOL = 512
 FIRST = 8  # clients of lowest bound that are evaluated at once, to have a cost to compare bounds with
-FEW = 128  # so many clients are evaluated without looking for closer bounds
+CAP = 5.0  # times a class's share in the target: up to there its square counts
+YOUNG = 8  # mean clients; in a cluster with more the tangent misses little
+FEW = 256  # so many clients are evaluated without looking for closer bounds
 EDGES, ROWS = 16, 512  # edges in one product, rows in one evaluation: what stays in the caches
 SINGLE = 2.0**-24  # relative rounding error of single precision
 TINY = np.float32(1e-30)  # 0 log 0 = 0
@@ -84,6 +89,10 @@ class _Search:
         self.features = problem.counts.astype(np.float32)
         self.rounding = 8 * SINGLE * (problem.weight + float(np.abs(problem.latency_ms).max()))
         self.js_error = SINGLE * (classes + 16) * 4 * (math.log2(classes) + 1)
+        shares = self.sizes[:, None] * problem.target
+        self.deviations = (np.minimum(problem.counts, CAP * shares) - shares).astype(np.float32)
+        held = self.sizes[self.sizes > 0]
+        self.extremes = (float(held.min()), float(held.max())) if len(held) else (1.0, 1.0)
         self.clients = np.arange(clients)
         self._compact()
         self._forget_pools()
@@ -130,6 +139,8 @@ class _Search:
         """Lay out in single precision, side by side, what is needed of clients not placed yet."""
         self.clients = self.clients[self.alive[self.clients]]
         self.columns = np.ascontiguousarray(self.features[self.clients].T)
+        self.off_columns = np.ascontiguousarray(self.deviations[self.clients].T)
+        self.square_columns = self.off_columns**2
         self.near_sizes = self.sizes[self.clients].astype(np.float32)
         edges = len(self.held)
         self.latencies = np.empty((edges, len(self.clients)), np.float32)
@@ -199,6 +210,8 @@ class _Search:
         width = min(self.ids.shape[1], len(clients))
         slope, constant, level, error = self._tangents(edges)
         products = slope.astype(np.float32) @ self.columns
+        young = bool((self.size[edges] < YOUNG * self.mean_size).any())
+        squares = self._squares(edges) if young else None
         gone = np.flatnonzero(~self.alive[clients])
         total = np.empty_like(self.near_sizes)
         for row, edge in enumerate(edges.tolist()):
@@ -214,12 +227,13 @@ class _Search:
             bounds[gone] = np.inf
             if bounds[bounds.argmin()] == np.inf:
                 continue
-            near = self._narrow(edge, bounds)
+            near = self._narrow(edge, bounds, None if squares is None else squares[row])
             costs = self._costs_of(edge, near)
             winner = int(costs.argmin())
             found.append((edge, int(clients[near[winner]])))
-            # A pool is of use if it would have sufficed this time.
-            self.pooled[edge] = width == len(clients) or np.count_nonzero(bounds <= costs[winner]) < width
+            # A pool is of use if few of it would have had to be evaluated this time.
+            rivals = np.count_nonzero(bounds <= costs[winner])
+            self.pooled[edge] = width == len(clients) or rivals < width // 4
             if self.pooled[edge]:
                 order = np.argpartition(bounds, width) if width < len(clients) else np.arange(width)
                 pool = clients[order[:width]]
@@ -232,7 +246,31 @@ class _Search:
                 self.size_then[edge], self.steepest[edge] = self.size[edge], steepest
         return found
 
-    def _narrow(self, edge: int, bounds: Singles) -> Counts:
+    def _squares(self, edges: Counts) -> list[tuple[Singles, Singles, np.float32]]:
+        """Return per edge the products of squares and of deviations, and a constant, for `_narrow`.
+
+        With d = min(x, CAP q s) - q s and e = (held - q size) / (size + mean), the capped p of a client of
+        s samples has `(p - t) (size + s) = d + e (mean - s)`.
+        """
+        q, held, size = self.problem.target, self.held[edges], self.size[edges, None]
+        t = (held + self.mean_size * q) / (size + self.mean_size)
+        ends = [(held + CAP * q * s) / (size + s) for s in self.extremes]
+        far = np.maximum(*ends)
+        # Where the cap may lie below t, the square would count what is not missed.
+        valid = (np.minimum(*ends) >= t) & (far > 1.1 * t) & (q > 0)
+        t, far, q = np.where(valid, t, 1.0), np.where(valid, far, 2.0), np.where(valid, q, 1.0)
+        missed = (far * np.log2(far / t) - (far + q) * np.log2((far + q) / (t + q))) / 2
+        # What is missed over the square falls with p, so it is smallest at the far end.
+        kappa = np.where(valid, missed / (far - t) ** 2, 0.0)
+        excess = (held - self.problem.target * size) / (size + self.mean_size)
+        square = kappa.astype(np.float32) @ self.square_columns
+        cross = (2 * kappa * excess).astype(np.float32) @ self.off_columns
+        rest = (kappa * excess**2).sum(axis=1).astype(np.float32)
+        return list(zip(square, cross, rest, strict=True))
+
+    def _narrow(
+        self, edge: int, bounds: Singles, squares: tuple[Singles, Singles, np.float32] | None
+    ) -> Counts:
         """Return where the clients are that neither the bound nor a closer one, class by class, rules out.
 
         What the tangent misses of one class is `(p log2(p / t) - (p + q) log2((p + q) / (t + q))) / 2`.
@@ -248,13 +286,24 @@ class _Search:
         # Classes that the cluster lacks come first: there the tangent misses most.
         labels = wanted[np.argsort(t[wanted] / q[wanted])].tolist()
         lower = bounds[near]
+        if squares is not None:
+            square, cross, rest = squares
+            off = np.float32(self.mean_size) - self.near_sizes[near]
+            rounded = np.float32(1 - 8 * SINGLE * (len(q) + 8))
+            least = rounded * (square.take(near) + rest * off**2) + off * cross.take(near)
+            least = np.maximum(least, 0) / (self.near_sizes[near] + np.float32(size)) ** 2
+            lower += np.float32(self.problem.weight) * rounded * least
+            kept = np.flatnonzero(lower <= best)
+            near, lower = near[kept], lower[kept]
+            if len(near) <= FEW:
+                return near
         share = 1 / (self.near_sizes[near] + np.float32(size))
         missed = np.zeros(len(near), np.float32)
         for start, stop in ((0, 8), (8, 24), (24, len(labels))):
             first = near[np.argpartition(lower, FIRST)[:FIRST]]
             best = min(best, self._costs_of(edge, first).min())
             kept = np.flatnonzero(lower <= best)
-            near, share, missed = near[kept], share[kept], missed[kept]
+            near, share, missed, lower = near[kept], share[kept], missed[kept], lower[kept]
             for label in labels[start:stop]:
                 p = self.columns[label].take(near)
                 p += np.float32(held[label])
@@ -263,7 +312,7 @@ class _Search:
                 missed += p * np.log(p / np.float32(t[label]) + TINY)
                 missed -= both * np.log(both / np.float32(t[label] + q[label]))
             closer = self.problem.weight * (missed / (2 * math.log(2)) - self.js_error)
-            lower = bounds[near] + np.maximum(closer, 0).astype(np.float32)
+            lower = np.maximum(lower, bounds[near] + closer.astype(np.float32))
             if len(near) <= FEW:
                 break
         return near.take(np.flatnonzero(lower <= best))
