@@ -13,12 +13,20 @@ FEDERATED = ("cloud.schedule", ("async", "sync"))
 EDGES = ("federation.flat", (False,))
 WEIGHTED = ("cloud.mixing", ("interpolate", "delta", "buffer"))
 
+ASSOCIATION = (
+    "association",
+    "heterogeneity_weight",
+    "target_distribution",
+    "capacity",
+    "reach",
+    "classes_per_edge",
+)
 RULE = {"trim": "trimmed_mean", "byzantine": "krum", "krum_keep": "krum", "clip_norm": "norm_clip"}
 ATTACK = ("attack.kind", ("sign_flip", "noise", "label_flip", "scale", "nan"))
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
 NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
-    "federation.association": (EDGES,),
+    **{f"federation.{key}": (EDGES,) for key in ASSOCIATION},
     "client.batch_norm": (FEDERATED,),
     "edge.aggregate": (FEDERATED, EDGES),
     **{f"edge.{key}": (FEDERATED, EDGES, ("edge.aggregate", (rule,))) for key, rule in RULE.items()},

@@ -28,6 +28,7 @@ from hiflash.parts import MIXINGS, threshold_policy
 from hiflash.population import Population
 from hiflash.resources import local_steps
 from hiflash.seeding import rng
+from hiflash.strategies import send_s
 from hiflash.weights import Spec
 
 __all__ = ["check_clusters", "client_plan", "simulator"]
@@ -249,17 +250,17 @@ def _mobility(
 def _world(config: Config, population: Population, values: int, payloads: Payloads) -> World:
     resources, edges = config.resources, config.federation.edges
     compute_s = population.resources.compute_s
-    send_s = own_send_s = population.resources.own_send_s(population.edge_clusters)
-    # A flat client uses the access hop of its best edge, and a latency tier is made of such clients.
+    clusters, hop = population.edge_clusters, 1.0
     if config.federation.flat:
-        send_s = population.resources.best_send_s * _flat_hop(payloads, values)
-    elif config.federation.association == "latency":
-        send_s = population.resources.best_send_s
+        hop = _flat_hop(payloads, values)
     return World(
         compute_s=compute_s,
-        send_s=send_s,
+        send_s=send_s(config, population.resources, clusters) * hop,
         # The unit of cost is the mean edge at H = 2, for flat methods too: so they can be compared.
-        cost_unit_s=(2 * float(compute_s.sum()) / edges, 2 * float(own_send_s.sum()) / edges),
+        cost_unit_s=(
+            2 * float(compute_s.sum()) / edges,
+            2 * float(population.resources.own_send_s(clusters).sum()) / edges,
+        ),
         clusters=population.clusters,
         links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
         model_bytes=4 * values,

@@ -10,19 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from hiflash import __version__
-from hiflash.cli import compare, data, methods, run
+from hiflash.cli import associate, compare, data, methods, run
+from hiflash.cli.common import PAUSED
 from hiflash.cli.words import split
 from hiflash.errors import HiFlashError, Paused
 
 __all__ = ["main"]
 
-COMMANDS = (
-    run,
-    compare,
-    methods,
-    data,
-)  # each has `add`, which gives the command its options and what it calls
-PAUSED = 130  # what a shell reports for a command that was interrupted
+# Each has `add`, which gives the command its options and what it calls.
+COMMANDS = (run, compare, associate, methods, data)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

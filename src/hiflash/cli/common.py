@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["pause_on_signal", "print_paths"]
+__all__ = ["PAUSED", "pause_on_signal", "print_paths"]
+
+PAUSED = 130  # what a shell reports for a command that was interrupted
 
 
 def pause_on_signal() -> Callable[[], bool]:

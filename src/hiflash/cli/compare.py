@@ -9,13 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hiflash.cli.common import pause_on_signal, print_paths
+from hiflash.cli.common import PAUSED, pause_on_signal, print_paths
 from hiflash.cli.words import names, seeds, settings_options
 from hiflash.errors import Paused
 
 __all__ = ["add"]
-
-PAUSED = 130
 
 
 def add(commands: Any) -> None:

@@ -68,6 +68,6 @@ METHODS: dict[str, Recipe] = {
     "hifl": Recipe("synchronous edges, asynchronous cloud, random thresholds (Wu et al.)"),
     "hiflash": Recipe(
         "HiFL with heterogeneity-aware association and controlled thresholds (Wu et al.)",
-        {"federation.association": "latency", "cloud.threshold": "parallel"},
+        {"federation.association": "heterogeneity", "cloud.threshold": "parallel"},
     ),
 }
