@@ -114,13 +114,21 @@ class World:
     @cached_property
     def response_latency_ms(self) -> float:
         """Return the mean over edges of the slowest client's latency."""
-        return 1000 * float(np.mean([self.latency_s(m).max() for m in range(len(self.clusters))]))
+        return float(np.mean(self.latency_per_edge_ms()))
 
     @cached_property
     def waiting_ms(self) -> float:
         """Return the mean over edges of how much longer than its fastest client the others take."""
-        waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in range(len(self.clusters))]
-        return 1000 * float(np.mean(waits))
+        return float(np.mean(self.waiting_per_edge_ms()))
+
+    def latency_per_edge_ms(self) -> list[float]:
+        """Return L^m of every edge: the latency of its slowest client."""
+        return [1000 * float(self.latency_s(m).max()) for m in range(len(self.clusters))]
+
+    def waiting_per_edge_ms(self) -> list[float]:
+        """Return how much longer than its fastest client the clients of every edge take in the mean."""
+        latencies = [self.latency_s(m) for m in range(len(self.clusters))]
+        return [1000 * float((latency_s - latency_s.min()).mean()) for latency_s in latencies]
 
     def timeline(self, edge: Edge, lease_id: int, now: float) -> Timeline:
         """Return when everything of a lease granted now will happen."""
