@@ -96,6 +96,18 @@ def test_a_table_the_paths_and_the_digest_are_shown_at_the_end(tmp_path: Path) -
         (["run", "--federation.clients", "5000"], "client"),
         (["compare", "--methods", "fedavg,nope"], "got nope"),
         (["compare", "--seeds", "x"], "--seeds must be"),
+        (["compare", "--partitions", "iid,nope"], "unknown partition 'nope'"),
+        (["compare", "--partitions", ","], "partitions must be a list"),
+        (["compare", "--variant", "hifl"], "--variant must be like 'delta=hifl"),
+        (["compare", "--variant", "a=hifl x"], "--variant must be like"),
+        (["compare", "--variant", "a=hifl", "--variant", "a=hifl"], "--variant a is given twice"),
+        (["compare", "--variant", "a=hifl cloud.alpha=2"], "cloud.alpha must be in (0, 1], got 2"),
+        (["sweep"], "a sweep needs settings to vary"),
+        (["sweep", "--set", "cloud.alpha"], "--set must be like cloud.alpha=0.5,0.7,0.9"),
+        (["sweep", "--set", "cloud.alpha="], "cloud.alpha needs a list of values"),
+        (["sweep", "--set", "a=1", "--set", "a=2"], "--set a is given twice"),
+        (["sweep", "--set", "cloud.alfa=1"], "unknown key cloud.alfa"),
+        (["sweep", "--set", "cloud.alpha=1", "--by", "speed"], "got speed"),
         (["data", "check", "nope"], "nope"),
     ],
 )
@@ -178,7 +190,38 @@ def test_an_interrupted_compare_leaves_no_process_and_goes_on(tmp_path: Path) ->
     done = hiflash(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [cell["method"] for cell in json.loads(done.stdout)["cells"]] == ["fedavg", "hifl"]
+    assert json.loads((tmp_path / "runs/c/compare.json").read_text()) == json.loads(done.stdout)
     assert (tmp_path / "runs/c/compare.png").stat().st_size > 10_000
+
+
+def test_compare_shows_tables_of_variants_and_partitions_and_where_the_files_are(tmp_path: Path) -> None:
+    variant = "delta=hifl cloud.mixing=delta cloud.alpha=1 edge.edge_rounds=1,2"
+    words = [*QUICK, "--methods", "hifl", "--variant", variant, "--partitions", "iid,noniid1", "--seeds", "1"]
+    done = hiflash("compare", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for partition in ("iid", "noniid1"):
+        assert f"mnist5k, {partition}: to 90% accuracy" in done.stdout
+        config = (tmp_path / f"runs/compare-mnist5k/delta-{partition}-s0/config.toml").read_text()
+        assert 'mixing = "delta"' in config
+        assert "edge_rounds = [1, 2]" in config
+    assert done.stdout.splitlines()[-1] == "runs/compare-mnist5k/latency.pdf"
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_sweep_sorts_points_and_says_where_the_files_are(tmp_path: Path) -> None:
+    words = ["sweep", *QUICK, "--set", "edge.edge_rounds=[1],[1,2]", "--by", "best_accuracy", "--name", "s"]
+    done = hiflash(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "by best accuracy" in done.stdout
+    assert "runs/s/sweep.png" in done.stdout
+    again = hiflash(*words, "--json", cwd=tmp_path)
+    swept = json.loads(again.stdout)
+    assert [cell["point"] for cell in swept["cells"]] == [
+        {"edge.edge_rounds": [1]}, {"edge.edge_rounds": [1, 2]},
+    ]  # fmt: skip
+    first, second = (row["best_accuracy_mean"] for row in swept["rows"])
+    assert first >= second
+    assert "started" not in again.stderr
 
 
 def _cwd(entry: Path) -> bytes:

@@ -15,18 +15,21 @@ if TYPE_CHECKING:
     from hiflash.data import Dataset
     from hiflash.experiment import resume, run
     from hiflash.result import Result
+    from hiflash.sweeps import Sweep, sweep
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "Config", "Dataset", "Result", "compare", "resume", "run"]
+__all__ = ["Comparison", "Config", "Dataset", "Result", "Sweep", "compare", "resume", "run", "sweep"]
 
 _HOMES = {
     "Comparison": "hiflash.comparison",
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
     "Result": "hiflash.result",
+    "Sweep": "hiflash.sweeps",
     "compare": "hiflash.comparison",
     "resume": "hiflash.experiment",
     "run": "hiflash.experiment",
+    "sweep": "hiflash.sweeps",
 }
 
 

@@ -10,13 +10,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from hiflash import __version__
-from hiflash.cli import compare, data, run
+from hiflash.cli import compare, data, run, sweep
 from hiflash.cli.words import split
 from hiflash.errors import HiFlashError, Paused
 
 __all__ = ["main"]
 
-COMMANDS = (run, compare, data)  # each has `add`, which gives the command its options and what it calls
+COMMANDS = (
+    run,
+    compare,
+    sweep,
+    data,
+)  # each has `add`, which gives the command its options and what it calls
 PAUSED = 130  # what a shell reports for a command that was interrupted
 
 
