@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from hiflash.cli import main
+from hiflash.cli.words import values
+
 SMALL = ["--federation.clients=20", "--federation.edges=4", "--client.batch=8"]
 QUICK = [*SMALL, "--stop.communications=30"]
 LONG = [
@@ -96,18 +99,6 @@ def test_a_table_the_paths_and_the_digest_are_shown_at_the_end(tmp_path: Path) -
         (["run", "--federation.clients", "5000"], "client"),
         (["compare", "--methods", "fedavg,nope"], "got nope"),
         (["compare", "--seeds", "x"], "--seeds must be"),
-        (["compare", "--partitions", "iid,nope"], "unknown partition 'nope'"),
-        (["compare", "--partitions", ","], "partitions must be a list"),
-        (["compare", "--variant", "hifl"], "--variant must be like 'delta=hifl"),
-        (["compare", "--variant", "a=hifl x"], "--variant must be like"),
-        (["compare", "--variant", "a=hifl", "--variant", "a=hifl"], "--variant a is given twice"),
-        (["compare", "--variant", "a=hifl cloud.alpha=2"], "cloud.alpha must be in (0, 1], got 2"),
-        (["sweep"], "a sweep needs settings to vary"),
-        (["sweep", "--set", "cloud.alpha"], "--set must be like cloud.alpha=0.5,0.7,0.9"),
-        (["sweep", "--set", "cloud.alpha="], "cloud.alpha needs a list of values"),
-        (["sweep", "--set", "a=1", "--set", "a=2"], "--set a is given twice"),
-        (["sweep", "--set", "cloud.alfa=1"], "unknown key cloud.alfa"),
-        (["sweep", "--set", "cloud.alpha=1", "--by", "speed"], "got speed"),
         (["data", "check", "nope"], "nope"),
     ],
 )
@@ -121,6 +112,52 @@ def test_bad_input_is_one_clear_error_with_code_2_and_writes_nothing(
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", "--partitions", "iid,nope"], "unknown partition 'nope'"),
+        (["compare", "--partitions", ","], "partitions must be a list"),
+        (["compare", "--variant", "hifl"], "--variant must be like 'delta=hifl"),
+        (["compare", "--variant", "a=hifl x"], "--variant must be like"),
+        (["compare", "--variant", "a=hifl", "--variant", "a=hifl"], "--variant a is given twice"),
+        (["compare", "--variant", "a=hifl cloud.alpha=2"], "cloud.alpha must be in (0, 1], got 2"),
+        (["sweep"], "a sweep needs settings to vary"),
+        (["sweep", "--set", "cloud.alpha"], "--set must be like cloud.alpha=0.5,0.7,0.9"),
+        (["sweep", "--set", "cloud.alpha="], "cloud.alpha needs a list of values"),
+        (["sweep", "--set", "a=1", "--set", "a=2"], "--set a is given twice"),
+        (["sweep", "--set", "cloud.alfa=1"], "unknown key cloud.alfa"),
+        (["sweep", "--set", "cloud.alpha=1", "--by", "speed"], "got speed"),
+    ],
+)
+def test_a_plan_that_cannot_run_is_one_clear_error_with_code_2_and_writes_nothing(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.5,0.7,1", [0.5, 0.7, 1]),
+        ("[1],[1,2, 3]", [[1], [1, 2, 3]]),
+        ("inf,random,2", ["inf", "random", 2]),
+        ("true, false", [True, False]),
+        ("", []),
+    ],
+)
+def test_commas_separate_values_and_brackets_hold_lists_together(text: str, expected: list[object]) -> None:
+    assert values(text) == expected
 
 
 def test_data_list_shows_what_is_there(tmp_path: Path) -> None:

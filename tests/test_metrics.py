@@ -34,7 +34,7 @@ def saved(run_tiny: RunTiny, no_figures: None, tmp_path: Path) -> Callable[..., 
     [
         ("hifl", {"cloud__threshold": 1, "cloud__enforce": "discard"}),
         ("hifl", {"cloud__threshold": 1, "cloud__enforce": "cancel", "edge__edge_rounds": [2, 3]}),
-        ("hifl", {"edge__deadline_s": 0.02, "edge__quorum": 1.0}),
+        ("hifl", {"edge__deadline_s": 0.00043, "edge__quorum": 1.0, "stop__client_steps": 5000}),
         ("fedavg", {"cloud__deadline_s": 0.2, "cloud__quorum": 0.9}),
         ("hierfavg", {}),
     ],

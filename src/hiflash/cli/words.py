@@ -49,6 +49,8 @@ def split(words: Sequence[str], command: argparse.ArgumentParser) -> tuple[list[
 
 def value(text: str) -> Any:
     """Return a word as TOML would read it, with bare words and lists without brackets allowed."""
+    if text in ("inf", "nan"):  # numbers in TOML, words in a configuration: cloud.threshold = "inf"
+        return text
     for attempt in (text, f"[{text}]") if "," in text else (text,):
         try:
             return tomllib.loads(f"value = {attempt}")["value"]
