@@ -43,10 +43,7 @@ def _compare(options: argparse.Namespace) -> int:
         seeds=None if options.seeds is None else seeds(options.seeds),
         settings=options.settings,
     )
-    data = cells[0].config.data.name
-    partitions = {cell.config.data.partition for cell in cells if cell.config.method != "centralized"}
-    name = options.name or "-".join(["compare", data, *(partitions if len(partitions) == 1 else ())])
-    folder = Path(options.runs) / name
+    folder = Path(options.runs) / (options.name or f"compare-{cells[0].config.data.name}")
     comparison = Comparison(cells, run_with_view(cells, folder, options), folder)
     paths = comparison.save(folder)
     if options.json:
