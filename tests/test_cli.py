@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from hiflash.cli import main
+from hiflash.cli.words import values
+
 SMALL = ["--federation.clients=20", "--federation.edges=4", "--client.batch=8"]
 QUICK = [*SMALL, "--stop.communications=30"]
 LONG = [
@@ -111,6 +114,52 @@ def test_bad_input_is_one_clear_error_with_code_2_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", "--partitions", "iid,nope"], "unknown partition 'nope'"),
+        (["compare", "--partitions", ","], "partitions must be a list"),
+        (["compare", "--variant", "hifl"], "--variant must be like 'delta=hifl"),
+        (["compare", "--variant", "a=hifl x"], "--variant must be like"),
+        (["compare", "--variant", "a=hifl", "--variant", "a=hifl"], "--variant a is given twice"),
+        (["compare", "--variant", "a=hifl cloud.alpha=2"], "cloud.alpha must be in (0, 1], got 2"),
+        (["sweep"], "a sweep needs settings to vary"),
+        (["sweep", "--set", "cloud.alpha"], "--set must be like cloud.alpha=0.5,0.7,0.9"),
+        (["sweep", "--set", "cloud.alpha="], "cloud.alpha needs a list of values"),
+        (["sweep", "--set", "a=1", "--set", "a=2"], "--set a is given twice"),
+        (["sweep", "--set", "cloud.alfa=1"], "unknown key cloud.alfa"),
+        (["sweep", "--set", "cloud.alpha=1", "--by", "speed"], "got speed"),
+    ],
+)
+def test_a_plan_that_cannot_run_is_one_clear_error_with_code_2_and_writes_nothing(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.5,0.7,1", [0.5, 0.7, 1]),
+        ("[1],[1,2, 3]", [[1], [1, 2, 3]]),
+        ("inf,random,2", ["inf", "random", 2]),
+        ("true, false", [True, False]),
+        ("", []),
+    ],
+)
+def test_commas_separate_values_and_brackets_hold_lists_together(text: str, expected: list[object]) -> None:
+    assert values(text) == expected
+
+
 def test_data_list_shows_what_is_there(tmp_path: Path) -> None:
     done = hiflash("data", "list", cwd=tmp_path)
     assert done.returncode == 0
@@ -178,7 +227,38 @@ def test_an_interrupted_compare_leaves_no_process_and_goes_on(tmp_path: Path) ->
     done = hiflash(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [cell["method"] for cell in json.loads(done.stdout)["cells"]] == ["fedavg", "hifl"]
+    assert json.loads((tmp_path / "runs/c/compare.json").read_text()) == json.loads(done.stdout)
     assert (tmp_path / "runs/c/compare.png").stat().st_size > 10_000
+
+
+def test_compare_shows_tables_of_variants_and_partitions_and_where_the_files_are(tmp_path: Path) -> None:
+    variant = "delta=hifl cloud.mixing=delta cloud.alpha=1 edge.edge_rounds=1,2"
+    words = [*QUICK, "--methods", "hifl", "--variant", variant, "--partitions", "iid,noniid1", "--seeds", "1"]
+    done = hiflash("compare", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for partition in ("iid", "noniid1"):
+        assert f"mnist5k, {partition}: to 90% accuracy" in done.stdout
+        config = (tmp_path / f"runs/compare-mnist5k/delta-{partition}-s0/config.toml").read_text()
+        assert 'mixing = "delta"' in config
+        assert "edge_rounds = [1, 2]" in config
+    assert done.stdout.splitlines()[-1] == "runs/compare-mnist5k/latency.pdf"
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_sweep_sorts_points_and_says_where_the_files_are(tmp_path: Path) -> None:
+    words = ["sweep", *QUICK, "--set", "edge.edge_rounds=[1],[1,2]", "--by", "best_accuracy", "--name", "s"]
+    done = hiflash(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "by best accuracy" in done.stdout
+    assert "runs/s/sweep.png" in done.stdout
+    again = hiflash(*words, "--json", cwd=tmp_path)
+    swept = json.loads(again.stdout)
+    assert [cell["point"] for cell in swept["cells"]] == [
+        {"edge.edge_rounds": [1]}, {"edge.edge_rounds": [1, 2]},
+    ]  # fmt: skip
+    first, second = (row["best_accuracy_mean"] for row in swept["rows"])
+    assert first >= second
+    assert "started" not in again.stderr
 
 
 def _cwd(entry: Path) -> bytes:

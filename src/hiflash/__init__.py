@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hiflash.experiment import resume, run
     from hiflash.parts import register_method, register_mixing, register_threshold
     from hiflash.result import Result
+    from hiflash.sweeps import Sweep, sweep
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,12 +24,14 @@ __all__ = [
     "Config",
     "Dataset",
     "Result",
+    "Sweep",
     "compare",
     "register_method",
     "register_mixing",
     "register_threshold",
     "resume",
     "run",
+    "sweep",
 ]
 
 _HOMES = {
@@ -36,12 +39,14 @@ _HOMES = {
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
     "Result": "hiflash.result",
+    "Sweep": "hiflash.sweeps",
     "compare": "hiflash.comparison",
     "register_method": "hiflash.parts",
     "register_mixing": "hiflash.parts",
     "register_threshold": "hiflash.parts",
     "resume": "hiflash.experiment",
     "run": "hiflash.experiment",
+    "sweep": "hiflash.sweeps",
 }
 
 

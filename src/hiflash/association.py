@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.association import js_per_edge, response_latency_ms, waiting_ms
+from hiflash.core.association import (
+    js_per_edge,
+    latency_per_edge_ms,
+    mean_of_peopled,
+    waiting_per_edge_ms,
+)
 from hiflash.errors import ConfigError
 from hiflash.federation import survey
 from hiflash.store.files import write_atomic
@@ -102,8 +107,8 @@ def associate(
                 name,
                 own.federation.heterogeneity_weight if name == SWEPT else None,
                 0.0 if labels is None else sum(js_per_edge(labels, clusters)),
-                response_latency_ms(latency_s, clusters),
-                waiting_ms(latency_s, clusters),
+                mean_of_peopled(latency_per_edge_ms(latency_s, clusters), clusters),
+                mean_of_peopled(waiting_per_edge_ms(latency_s, clusters), clusters),
                 [len(cluster) for cluster in clusters],
                 seconds,
             )

@@ -30,7 +30,7 @@ from hiflash.core.methods import METHODS
 from hiflash.core.robust import Rule
 from hiflash.errors import ConfigError
 from hiflash.parts import MIXINGS, THRESHOLDS
-from hiflash.settings import explain, flatten, nest, read_toml
+from hiflash.settings import explain, flatten, nest, read_settings
 
 __all__ = ["Config", "describe_keys", "inapplicable"]
 
@@ -441,7 +441,7 @@ class Config(_Section):
     @classmethod
     def load(cls, path: Path | str | None = None, overrides: Mapping[str, Any] | None = None) -> Self:
         """Return the configuration of a TOML file with dotted overrides on top."""
-        return cls._layered(flatten(read_toml(Path(path))) if path else {}, overrides or {}, str(path))
+        return cls._layered(read_settings(path), overrides or {}, str(path))
 
     def with_settings(self, overrides: Mapping[str, Any]) -> Self:
         """Return this configuration with other settings on top; another method brings its own recipe."""
@@ -603,14 +603,14 @@ class Config(_Section):
     def __hash__(self) -> int:
         return hash(self.digest())
 
+    def decisive(self) -> dict[str, Any]:
+        """Return the settings that decide the results: not workers, engine, device or checkpoints."""
+        free = ("workers", "device", "engine", "ray.address", "checkpoint_s", "data.dir")
+        return {key: value for key, value in self.settings().items() if key not in free}
+
     def digest(self) -> str:
-        """Return a short hash of what decides the results: not of workers, engine, device or checkpoints."""
-        decisive = {
-            key: value
-            for key, value in self.settings().items()
-            if key not in ("workers", "device", "engine", "ray.address", "checkpoint_s", "data.dir")
-        }
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+        """Return a short hash of what decides the results."""
+        return hashlib.sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:

@@ -32,6 +32,7 @@ class ProtocolError(HiFlashError):
 class Paused(Exception):  # noqa: N818  # not an error: the run can go on from where it stopped
     """A run was asked to stop before its end; `directory` is where it can be resumed from."""
 
-    def __init__(self, directory: str | None) -> None:
+    def __init__(self, directory: str | None, said: str | None = None) -> None:
         self.directory = directory
-        super().__init__(f"paused; resume with: hiflash run --resume {directory}" if directory else "stopped")
+        usual = f"paused; resume with: hiflash run --resume {directory}" if directory else "stopped"
+        super().__init__(said or usual)

@@ -141,11 +141,14 @@ class _Run:
 
     def go(self) -> Result:
         """Run to the end, save what there is to save, and return the result."""
+        if not self.session.started:
+            self._log(0.0, "start", self._edges())
         reason = self.session.run()
         if reason is None:
             raise Paused(str(self.folder.path) if self.folder else None)
         result = self._result(reason)
-        self._log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest})
+        totals = {name: value for name, value in self.session.engine.totals().items() if name != "virtual_s"}
+        self._log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})
         if self.folder is not None:
             model = None
             if self.federation.pool is not None:
@@ -158,7 +161,7 @@ class _Run:
         federation, session = self.federation, self.session
         config, engine = federation.config, session.engine
         last = session.evaluations[-1] if session.evaluations else {"accuracy": None, "loss": None}
-        divergences = federation.population.js_per_edge(engine.clusters)
+        edges = self._edges()
         return Result(
             name=self.folder.path.name if self.folder else f"{config.method}-s{config.seed}",
             method=config.method,
@@ -173,9 +176,8 @@ class _Run:
             stop_target=None if config.stop.target == "none" else config.stop.target,
             parameters=federation.parameters,
             version=engine.version,
-            total_js=sum(divergences),
-            js_per_edge=divergences,
-            cluster_sizes=[len(cluster) for cluster in engine.clusters],
+            total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
+            **edges,
             sample_overlap=federation.population.split.overlap,
             accuracy=last["accuracy"],
             best_accuracy=max((row["accuracy"] for row in session.evaluations), default=None),
@@ -189,6 +191,17 @@ class _Run:
             **engine.totals(),
             **engine.figures(),
         )
+
+    def _edges(self) -> dict[str, Any]:
+        """Return what there is to know of every edge at any time."""
+        federation, engine = self.federation, self.session.engine
+        flat = federation.config.federation.flat
+        return {
+            "cluster_sizes": [len(cluster) for cluster in engine.clusters],
+            # Clients are no edges: a sum over them cannot be compared with one over edges (decision 33).
+            "js_per_edge": [] if flat else federation.population.js_per_edge(engine.clusters),
+            **engine.edges_ms(),
+        }
 
     def _log(self, now: float, kind: str, row: Mapping[str, Any]) -> None:
         if self.folder is not None:

@@ -46,8 +46,10 @@ class Result:
     send_cost: float
     total_cost: float
     response_latency_ms: float
+    latency_per_edge_ms: list[float]
     waiting_ms: float
-    total_js: float
+    waiting_per_edge_ms: list[float]
+    total_js: float | None
     js_per_edge: list[float]
     cluster_sizes: list[int]
     sample_overlap: float

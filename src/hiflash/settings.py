@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from pydantic import BaseModel, ValidationError
 
 from hiflash.errors import ConfigError
 
-__all__ = ["explain", "flatten", "nest", "read_toml"]
+__all__ = ["explain", "flatten", "nest", "read_plan", "read_settings", "read_toml"]
+
+PLANS = ("compare", "sweep")  # sections of a file that say which runs to make, not what a run is
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -26,6 +28,23 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def read_settings(path: Path | str | None) -> dict[str, Any]:
+    """Return the settings of a TOML file as dotted keys; none without a file."""
+    raw = read_toml(Path(path)) if path else {}
+    return flatten({key: value for key, value in raw.items() if key not in PLANS})
+
+
+def read_plan(path: Path | str | None, name: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the section of a TOML file that says which runs `name` makes, if it has one."""
+    plan = read_toml(Path(path)).get(name, {}) if path else {}
+    if not isinstance(plan, dict):
+        raise ConfigError(f"{name} must be a section [{name}], got {_shown(plan)} ({path})")
+    for key in plan:
+        if key not in keys:
+            raise ConfigError(f"unknown key {name}.{key} ({path}); [{name}] may have {', '.join(keys)}")
+    return plan
 
 
 def flatten(raw: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -20,6 +20,7 @@ def _make_result(
     accuracies: tuple[float | None, ...] = (0.2, 0.5, 0.8, 0.91),
     target: float | None = 0.9,
     every: int = 10,
+    **more: Any,
 ) -> dict[str, Any]:
     evaluations: list[dict[str, Any]] = [
         {
@@ -42,11 +43,22 @@ def _make_result(
         "name": f"{method} seed {seed}",
         "method": method,
         "data": "mnist5k",
-        "partition": "noniid2",
+        "partition": "pooled" if method == "centralized" else "noniid2",
         "seed": seed,
         "digest": "0123456789abcdef0123",
         "trainer": "torch",
         "wasted_client_steps": 120,
+        "client_uploads": 77,
+        "compute_cost": 5.0,
+        "send_cost": 4.0,
+        "response_latency_ms": 88.0,
+        "waiting_ms": 40.0,
+        "total_js": 0.5,
+        "loss": 0.5,
+        "grants_per_edge": [3, 5],
+        "applied_per_edge": [2, 5],
+        **{f"{net}_bytes_{way}": 1000 for net in ("wan", "lan") for way in ("up", "down")},
+        **dict.fromkeys(("refused", "waited", "cancelled", "discarded", "rejected", "abandoned"), 0),
         **{name: last[name] for name in (*_MEASURES, "lan_bytes", "version")},
         "accuracy": accuracies[-1] if accuracies else None,
         "best_accuracy": max(seen, default=None),
@@ -54,9 +66,10 @@ def _make_result(
         "targets": targets,
         "targets_stable": dict.fromkeys(targets),
         "staleness": {"mean": 1.25, "max": 4, "histogram": {"0": 3}},
-        "thresholds": [2, 3],
+        "thresholds": {"2": 3, "6": 1, "inf": 2},
         "stop_reason": "target 0.9 reached",
         "stop_target": target,
+        **more,
     }
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from hiflash.report import figures
-from hiflash.report.figures import draw_compare, draw_run
-from hiflash.report.methods import colour
+from hiflash.report import compare_figures, figures
+from hiflash.report.compare_figures import draw_compare
+from hiflash.report.figures import draw_run
+from hiflash.report.methods import looks
 
 MakeResult = Callable[..., dict[str, Any]]
 
@@ -21,7 +22,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         kept.append(figure)
         return []
 
-    monkeypatch.setattr(figures, "save", keep)
+    for module in (figures, compare_figures):
+        monkeypatch.setattr(module, "save", keep)
     return kept
 
 
@@ -42,6 +44,9 @@ def test_a_run_is_saved_as_png_and_pdf_and_leaves_nothing_else(
 def test_drawing_again_gives_the_same_bytes(make_result: MakeResult, tmp_path: Path) -> None:
     cells = [make_result(method, seed) for method in ("fedavg", "hifl") for seed in (0, 1)]
     first, second = (draw_compare(cells, tmp_path / name) for name in ("a", "b"))
+    assert [path.name for path in first] == [
+        f"{name}.{kind}" for name in ("compare", "targets", "tradeoff", "latency") for kind in ("png", "pdf")
+    ]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
@@ -106,6 +111,9 @@ def test_seeds_evaluated_at_different_points_are_interpolated(
     assert list(mean.get_ydata()) == pytest.approx([0.35, 0.40, 0.45])
 
 
+CURVES, TARGETS, TRADEOFF, LATENCY = range(4)
+
+
 def test_bars_say_what_was_reached_and_by_how_many_seeds(
     make_result: MakeResult, drawn: list[Figure]
 ) -> None:
@@ -119,13 +127,71 @@ def test_bars_say_what_was_reached_and_by_how_many_seeds(
         make_result("centralized", 0, every=0),
     ]
     draw_compare(cells, Path("x"))
-    assert _texts(drawn[0], 3) == ["60", "40 (1/2 seeds)", "not reached"]
+    bars = drawn[TARGETS].axes[0]
+    assert _texts(drawn[TARGETS], 0) == ["60", "40 (1 of 2 seeds)", "not reached (best 30.0%)"]
+    assert [text.get_text() for text in bars.get_yticklabels()] == ["FedAvg", "HiFL", "FedAsync"]
+    assert len(bars.patches) == 2  # nothing is drawn for what was not reached
+    assert [axes.get_xlabel() for axes in drawn[TARGETS].axes] == [
+        "Communications", "Client steps", "Virtual time (s)", "WAN bytes",
+    ]  # fmt: skip
 
 
 def test_without_a_target_bars_are_the_totals(make_result: MakeResult, drawn: list[Figure]) -> None:
     draw_compare([make_result(target=None, accuracies=(0.1, 0.2))], Path("x"))
-    assert _texts(drawn[0], 3) == ["20"]
-    assert drawn[0].axes[3].get_xlabel() == "Communications in total"
+    assert _texts(drawn[TARGETS], 0) == ["20"]
+    assert "in total" in drawn[TARGETS].get_suptitle()
+
+
+def test_every_partition_has_its_row_and_the_reference_is_in_all(
+    make_result: MakeResult, drawn: list[Figure]
+) -> None:
+    cells = [make_result("centralized", 0, every=0), make_result("hifl")]
+    cells.append(make_result("hifl", accuracies=(0.3, 0.5), partition="noniid1"))
+    draw_compare(cells, Path("x"))
+    for number, figure in enumerate(drawn[:3]):
+        titles = [axes.get_title(loc="left") for axes in figure.axes]
+        assert [title for title in titles if title] == ["noniid2", "noniid1"], number
+    levels = [
+        line
+        for axes in drawn[CURVES].axes
+        for line in axes.get_lines()
+        if list(line.get_ydata()) == [0.91] * 2
+    ]
+    assert len(levels) == 6  # the centralized level in every panel
+    assert _texts(drawn[TARGETS], 4) == ["not reached (best 50.0%)"]
+
+
+def test_variants_of_one_method_are_apart(make_result: MakeResult, drawn: list[Figure]) -> None:
+    cells = [make_result("hifl", label=label) for label in ("hifl", "hifl+delta", "other")]
+    draw_compare(cells, Path("x"))
+    (legend,) = drawn[CURVES].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["HiFL", "hifl+delta", "other", "Target 90%"]
+    lines = drawn[CURVES].axes[0].get_lines()
+    assert len({line.get_color() for line in lines if line.get_label()[0] == "_"}) >= 3
+
+
+def test_the_tradeoff_goes_through_targets_that_all_seeds_reached_to_the_best(
+    make_result: MakeResult, drawn: list[Figure]
+) -> None:
+    # 0.7 after 30 and 10 communications: 20 in the mean; 0.9 by one seed only; the bests at 40 and 20.
+    cells = [make_result("hifl", 0), make_result("hifl", 1, (0.75, 0.85))]
+    draw_compare(cells, Path("x"))
+    line = drawn[TRADEOFF].axes[0].get_lines()[0]
+    assert list(line.get_xdata()) == [20, 30]
+    assert list(line.get_ydata()) == pytest.approx([0.7, 0.88])
+
+
+def test_latencies_are_drawn_once_where_partitions_agree(
+    make_result: MakeResult, drawn: list[Figure]
+) -> None:
+    flat = make_result("fedavg", waiting_ms=0.0, response_latency_ms=12.0)
+    cells = [make_result("hifl"), flat, make_result("hifl", partition="iid"), {**flat, "partition": "iid"}]
+    draw_compare(cells, Path("x"))
+    assert len(drawn[LATENCY].axes) == 2
+    assert _texts(drawn[LATENCY], 0) == ["88", "12"]
+    assert _texts(drawn[LATENCY], 1) == ["40", "0: no edges"]
+    draw_compare([*cells[:3], {**cells[3], "response_latency_ms": 13.0}], Path("x"))
+    assert len(drawn[4 + LATENCY].axes) == 4
 
 
 @pytest.mark.parametrize(("every", "scale"), [(200, "linear"), (201, "log")])
@@ -140,24 +206,16 @@ def test_the_axis_is_logarithmic_past_a_ratio_of_twenty(
 def test_a_comparison_survives_cells_without_accuracy(make_result: MakeResult, drawn: list[Figure]) -> None:
     draw_compare([make_result("fedavg", accuracies=()), make_result("centralized", accuracies=())], Path("x"))
     draw_compare([make_result("fedavg", accuracies=()), make_result("hifl", accuracies=(0.5,))], Path("x"))
-    assert _texts(drawn[0], 0) == ["no evaluation"]
-    assert _texts(drawn[1], 3) == ["not reached", "not reached"]
-    drawn[0].draw_without_rendering()
+    draw_compare([make_result("centralized", every=0)], Path("x"))
+    assert _texts(drawn[CURVES], 0) == ["no evaluation"]
+    assert _texts(drawn[4 + TARGETS], 0) == ["not reached (best -)", "not reached (best 50.0%)"]
+    for figure in drawn:
+        figure.draw_without_rendering()
 
 
-def test_colours_depend_on_the_name_alone_and_known_ones_differ() -> None:
-    known = [
-        "centralized",
-        "fedavg",
-        "fedprox",
-        "fedasync",
-        "fedbuff",
-        "hierfavg",
-        "tifl",
-        "fedat",
-        "hifl",
-        "hiflash",
-    ]
-    assert len({colour(method) for method in known}) == len(known)
-    assert colour("mine") == colour("mine")
-    assert colour("mine") not in {colour(method) for method in known}
+def test_known_methods_always_look_the_same_and_no_two_labels_look_alike() -> None:
+    known = ["centralized", "fedavg", "fedprox", "fedasync", "fedbuff", "hierfavg", "tifl", "fedat", "hifl"]
+    chosen = looks([*known, "hiflash", *(f"mine{i}" for i in range(30))])
+    assert len(set(chosen.values())) == 40
+    assert len({look.colour for look in chosen.values()}) == 17
+    assert looks(["x", "hifl"])["hifl"] == chosen["hifl"]

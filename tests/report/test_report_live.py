@@ -73,6 +73,19 @@ def test_a_pipe_gets_a_line_at_start_every_five_seconds_and_at_the_end(
     ]
 
 
+def test_the_time_to_go_is_at_most_so_long_where_a_target_may_end_the_run(clock: Clock) -> None:
+    cell = Cell("a", "running", {**_progress(), "target": 0.9})
+    assert cell.shown()["ETA"] == "≤1m 30s"
+    assert "≤1m 30s" in _board([cell], 100)[1]
+    assert "<1m 30s" in _board([cell], 100, encoding="ascii")[1]
+    stream = io.StringIO()
+    with LiveView(["a"], stream=stream) as view:
+        view.started("a")
+        clock.now += 6
+        view.progress("a", cell.latest)
+    assert stream.getvalue().endswith("ETA at most 1m 30s\n")
+
+
 def test_plain_output_has_no_escape_codes(make_result: MakeResult, clock: Clock) -> None:
     stream = io.StringIO()
     with LiveView(["a"], stream=stream, plain=True) as view:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.cli.common import PAUSED, print_paths
-from hiflash.cli.words import names, settings_options
+from hiflash.cli.words import settings_options
 
 __all__ = ["add"]
 
@@ -34,6 +34,7 @@ def _associate(options: argparse.Namespace) -> int:
     from rich.progress import Progress, TimeElapsedColumn
 
     from hiflash.association import SWEPT, associate, parse_sweep
+    from hiflash.cells import listed
     from hiflash.config import Config
     from hiflash.report.association import association_table
     from hiflash.store.run_directory import check_name
@@ -44,7 +45,7 @@ def _associate(options: argparse.Namespace) -> int:
         if options.sweep or not config.gives("federation.association")
         else config.federation.association
     )
-    strategies = list(dict.fromkeys(names(options.strategy or usual)))
+    strategies = listed("--strategy", options.strategy or usual)
     sweep = parse_sweep(options.sweep) if options.sweep else ()
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
     folder = Path(options.runs) / name
@@ -71,5 +72,5 @@ def _associate(options: argparse.Namespace) -> int:
         return 0
     console = Console()
     console.print(association_table(study))
-    print_paths(console, folder, "associate.json", "associate.png", "associate.pdf")
+    print_paths(console, (folder / f"associate.{kind}" for kind in ("json", "png", "pdf")))
     return 0

@@ -1,13 +1,23 @@
-"""What several commands do: stop on a signal, and say where things were saved."""
+"""What several commands do: stop on a signal, run many cells with a live view, say where things are."""
 
 from __future__ import annotations
 
+import argparse
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["PAUSED", "pause_on_signal", "print_paths"]
+from hiflash.errors import Paused
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hiflash.cells import Cell
+    from hiflash.result import Result
+
+__all__ = ["PAUSED", "cells_options", "pause_on_signal", "print_paths", "print_tables", "run_with_view"]
 
 PAUSED = 130  # what a shell reports for a command that was interrupted
 
@@ -27,8 +37,42 @@ def pause_on_signal() -> Callable[[], bool]:
     return lambda: asked
 
 
-def print_paths(console: Any, folder: Path, *names: str) -> None:
+def cells_options(command: argparse.ArgumentParser) -> None:
+    """Give a command what all have that run many cells."""
+    command.add_argument("--seeds", help="how many, or a list with commas")
+    command.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
+
+
+def run_with_view(cells: Sequence[Cell], folder: Path, options: argparse.Namespace) -> list[Result]:
+    """Return the results of the cells, which are saved in the folder; an interruption says how to go on."""
+    from hiflash.report.live import LiveView
+    from hiflash.running import run_cells
+
+    # At least two: each cell has a process of its own, so that the view goes on while it works.
+    processes = options.processes or max(2, min(len(cells), os.cpu_count() or 1))
+    try:
+        with LiveView([cell.name for cell in cells]) as view:
+            return run_cells(
+                cells,
+                directory=folder,
+                processes=processes,
+                watcher=view,  # type: ignore[arg-type]  # has the methods of a Watcher
+                pause=pause_on_signal(),
+            )
+    except Paused as paused:
+        raise Paused(None, f"paused; give the same command again to go on with {folder}") from paused
+
+
+def print_tables(console: Any, tables: Iterable[Table]) -> None:
+    """Print tables with a line between them."""
+    for table in tables:
+        console.print(table)
+        if table.caption:
+            console.print()
+
+
+def print_paths(console: Any, paths: Iterable[Path]) -> None:
     """Print the paths of the files that are there: a run that trains nothing has neither model nor figure."""
-    for path in (folder / name for name in names):
+    for path in paths:
         if path.exists():
             console.print(str(path), soft_wrap=True, highlight=False)

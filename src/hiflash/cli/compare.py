@@ -1,65 +1,76 @@
-"""`hiflash compare`: several methods with several seeds."""
+"""`hiflash compare`: methods and variants over partitions and seeds."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from hiflash.cli.common import PAUSED, pause_on_signal, print_paths
-from hiflash.cli.words import names, seeds, settings_options
-from hiflash.errors import Paused
+from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view
+from hiflash.cli.words import seeds, settings_options, value
+from hiflash.errors import ConfigError
 
 __all__ = ["add"]
 
 
 def add(commands: Any) -> None:
     """Add the command."""
-    command = commands.add_parser("compare", help="run several methods with several seeds", add_help=False)
+    command = commands.add_parser(
+        "compare", help="run several methods on several partitions with several seeds", add_help=False
+    )
     settings_options(command)
-    command.add_argument("--methods", default="fedavg,hierfavg,hifl", help="names with commas")
-    command.add_argument("--seeds", default="2", help="how many, or a list with commas")
-    command.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
+    command.add_argument("--methods", help="names with commas, or all (fedavg,hierfavg,hifl)")
+    command.add_argument(
+        "--variant",
+        action="append",
+        metavar="'LABEL=METHOD KEY=VALUE ...'",
+        help="a method with settings of its own; may be given several times",
+    )
+    command.add_argument("--partitions", help="names with commas, e.g. iid,noniid2,noniid1 (data.partition)")
+    cells_options(command)
     command.set_defaults(call=_compare)
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from hiflash.comparison import compare, plan
-    from hiflash.report.live import LiveView
+    from hiflash.comparison import Comparison, plan
 
-    methods, numbers = names(options.methods), seeds(options.seeds)
-    cells = plan(options.config, methods, numbers, options.settings)
-    name = options.name or f"compare-{cells[0].config.data.name}-{cells[0].config.data.partition}"
-    folder = Path(options.runs) / name
-    processes = options.processes or min(len(cells), os.cpu_count() or 1)
-    try:
-        with LiveView([cell.name for cell in cells]) as view:
-            comparison = compare(
-                options.config,
-                methods=methods,
-                seeds=numbers,
-                directory=folder,
-                processes=max(2, processes) if options.processes != 1 else 1,
-                watcher=view,  # type: ignore[arg-type]  # has the methods of a Watcher
-                pause=pause_on_signal(),
-                **options.settings,
-            )
-    except Paused:
-        print(f"paused; give the same command again to go on with {folder}", file=sys.stderr)
-        return PAUSED
-    comparison.save(folder)
-    rows = [result.to_dict() for result in comparison.results]
+    cells = plan(
+        options.config,
+        methods=options.methods,
+        variants=None if options.variant is None else _variants(options.variant),
+        partitions=options.partitions,
+        seeds=None if options.seeds is None else seeds(options.seeds),
+        settings=options.settings,
+    )
+    folder = Path(options.runs) / (options.name or f"compare-{cells[0].config.data.name}")
+    comparison = Comparison(cells, run_with_view(cells, folder, options), folder)
+    paths = comparison.save(folder)
     if options.json:
-        print(json.dumps({"cells": rows, "rows": comparison.rows()}))
+        print(json.dumps({"cells": comparison.numbers(), "rows": comparison.rows()}))
         return 0
     from rich.console import Console
 
-    from hiflash.report.tables import compare_table
+    from hiflash.report.compare_tables import compare_tables
 
     console = Console()
-    console.print(compare_table(rows))
-    print_paths(console, folder, "compare.csv", "compare.png", "compare.pdf")
+    print_tables(console, compare_tables(comparison.numbers(), console.width))
+    print_paths(console, paths)
     return 0
+
+
+def _variants(texts: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the variants by label: `delta=hifl cloud.mixing=delta cloud.alpha=1`."""
+    variants: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        label, equals, rest = (part.strip() for part in text.partition("="))
+        method, *words = rest.split() or [""]
+        pairs = [word.partition("=") for word in words]
+        if not equals or not method or not all(key and text for key, _, text in pairs):
+            raise ConfigError(
+                f"--variant must be like 'delta=hifl cloud.mixing=delta cloud.alpha=1', got {text!r}"
+            )
+        if label in variants:
+            raise ConfigError(f"--variant {label} is given twice; give every variant a label of its own")
+        variants[label] = {"method": method, **{key: value(text) for key, _, text in pairs}}
+    return variants

@@ -60,7 +60,8 @@ def _run(options: argparse.Namespace) -> int:
 
     console = Console()
     console.print(run_table(result.to_dict()))
-    print_paths(console, path, "result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf")
+    files = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf")
+    print_paths(console, (path / file for file in files))
     console.print(f"digest {result.digest}", soft_wrap=True, highlight=False)
     return 0
 

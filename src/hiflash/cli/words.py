@@ -9,7 +9,7 @@ from typing import Any
 
 from hiflash.errors import ConfigError
 
-__all__ = ["names", "seeds", "settings_options", "split", "value", "values"]
+__all__ = ["seeds", "settings_options", "split", "value", "values"]
 
 
 def settings_options(command: argparse.ArgumentParser) -> None:
@@ -49,6 +49,8 @@ def split(words: Sequence[str], command: argparse.ArgumentParser) -> tuple[list[
 
 def value(text: str) -> Any:
     """Return a word as TOML would read it, with bare words and lists without brackets allowed."""
+    if text in ("inf", "nan"):  # numbers in TOML, words in a configuration: cloud.threshold = "inf"
+        return text
     for attempt in (text, f"[{text}]") if "," in text else (text,):
         try:
             return tomllib.loads(f"value = {attempt}")["value"]
@@ -71,11 +73,6 @@ def values(text: str) -> list[Any]:
         else:
             parts[-1] += letter
     return [value(part.strip()) for part in parts if part.strip()]
-
-
-def names(text: str) -> list[str]:
-    """Return the names that commas separate."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def seeds(text: str) -> int | list[int]:

@@ -15,10 +15,11 @@ __all__ = [
     "js_divergences",
     "js_per_edge",
     "label_distribution",
+    "latency_per_edge_ms",
     "latency_tiers",
+    "mean_of_peopled",
     "random_association",
-    "response_latency_ms",
-    "waiting_ms",
+    "waiting_per_edge_ms",
 ]
 
 Clusters = list[list[int]]
@@ -74,18 +75,23 @@ def edge_noniid(counts: Counts, edges: int, classes_per_edge: int, stream: np.ra
     return [sorted(cluster) for cluster in clusters]
 
 
-def response_latency_ms(latency_s: Floats, clusters: Clusters | list[Counts]) -> float:
-    """Return the mean over edges with clients of the slowest client's latency.
+def latency_per_edge_ms(latency_s: Floats, clusters: Clusters | list[Counts]) -> list[float]:
+    """Return L^m of every edge: the latency of its slowest client, 0 without clients.
 
     `latency_s` is that of every client to its own edge.
     """
-    return 1000 * float(np.mean([latency_s[cluster].max() for cluster in clusters if len(cluster)]))
+    return [1000 * float(latency_s[cluster].max()) if len(cluster) else 0.0 for cluster in clusters]
 
 
-def waiting_ms(latency_s: Floats, clusters: Clusters | list[Counts]) -> float:
-    """Return the mean over edges with clients of how much longer than its fastest client the others take."""
-    own = [latency_s[cluster] for cluster in clusters if len(cluster)]
-    return 1000 * float(np.mean([(latency - latency.min()).mean() for latency in own]))
+def waiting_per_edge_ms(latency_s: Floats, clusters: Clusters | list[Counts]) -> list[float]:
+    """Return how much longer than its fastest client the clients of every edge take in the mean."""
+    own = [latency_s[cluster] for cluster in clusters]
+    return [1000 * float((latency - latency.min()).mean()) if len(latency) else 0.0 for latency in own]
+
+
+def mean_of_peopled(values: list[float], clusters: Clusters | list[Counts]) -> float:
+    """Return the mean of the edges' values over those that have clients."""
+    return float(np.mean([value for edge, value in enumerate(values) if len(clusters[edge])]))
 
 
 def label_distribution(counts: Counts) -> Floats:

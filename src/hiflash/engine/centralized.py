@@ -72,6 +72,10 @@ class Centralized(Stateful):
         costs = ("virtual_s", "compute_cost", "send_cost", "total_cost")
         return dict.fromkeys(nothing, 0) | dict.fromkeys(costs, 0.0)
 
+    def edges_ms(self) -> dict[str, list[float]]:
+        """Return nothing: there is no edge."""
+        return {"latency_per_edge_ms": [], "waiting_per_edge_ms": []}
+
     def figures(self) -> dict[str, Any]:
         """Return the rest of what a result reports."""
         counts = (

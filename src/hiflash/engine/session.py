@@ -58,6 +58,10 @@ class Engine(Protocol):
         """Return the rest of what a result reports."""
         ...
 
+    def edges_ms(self) -> dict[str, list[float]]:
+        """Return response latency and waiting time of every edge."""
+        ...
+
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state."""
         ...
@@ -146,6 +150,7 @@ class Session(Stateful):
             "version": self.engine.version,
             "accuracy": self.evaluations[-1]["accuracy"] if self.evaluations else None,
             "staleness": self.engine.figures()["staleness"]["mean"],
+            "target": self.target,
             "fraction": min(1.0, max(self.engine.used().values())),
             "wall_s": self.wall_s,
         }

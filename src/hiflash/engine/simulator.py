@@ -153,6 +153,13 @@ class Simulator(Stateful):
             "waiting_ms": self.world.waiting_ms,
         }
 
+    def edges_ms(self) -> dict[str, list[float]]:
+        """Return response latency and waiting time of every edge."""
+        return {
+            "latency_per_edge_ms": self.world.latency_per_edge_ms(),
+            "waiting_per_edge_ms": self.world.waiting_per_edge_ms(),
+        }
+
     def step(self) -> None:
         """Handle the next event."""
         if not self.heap:
@@ -243,7 +250,8 @@ class Simulator(Stateful):
                         self.ledger.settle(lease_id, applied=True)
                     for lease_id in effect.dropped:
                         self.ledger.settle(lease_id, applied=False)
-                    self._log("round", version=effect.version, leases=list(effect.leases))
+                    self._log("round", version=effect.version, leases=list(effect.leases),
+                              dropped=list(effect.dropped))  # fmt: skip
                 case Expired():  # its books stay open: the edge goes on until it is told
                     if effect.reason == "abandoned":
                         self.ledger.settle(effect.lease_id, applied=False)
@@ -286,14 +294,15 @@ class Simulator(Stateful):
         """Deliver what the clients of an edge round have made of their tasks, as promises."""
         edge, opened = self.edges[end.edge], self.open_rounds.pop(end.edge)
         timing = self._timing(opened)
+        steps = edge.steps(timing.clients)
         self.ledger.round_done(
             end.lease_id,
-            steps=edge.steps(timing.clients),
+            steps=steps,
             sent=len(timing.clients),
             reported=len(timing.reporting),
         )
         self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
-                  clients=len(timing.reporting))  # fmt: skip
+                  asked=len(timing.clients), clients=len(timing.reporting), steps=steps)  # fmt: skip
         if self.executor is None:  # nothing is trained: one message for the whole round
             self._from_edge(
                 edge.handle(

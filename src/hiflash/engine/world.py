@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hiflash.core.association import response_latency_ms, waiting_ms
+from hiflash.core.association import latency_per_edge_ms, mean_of_peopled, waiting_per_edge_ms
 from hiflash.core.compression import Payloads
 from hiflash.core.cost import Fluctuation, WanLink
 from hiflash.core.edge import Edge, Estimates
@@ -121,12 +121,20 @@ class World:
     @cached_property
     def response_latency_ms(self) -> float:
         """Return the mean over edges with clients of the slowest client's latency."""
-        return response_latency_ms(self.compute_s + self.send_s, self.clusters)
+        return mean_of_peopled(self.latency_per_edge_ms(), self.clusters)
 
     @cached_property
     def waiting_ms(self) -> float:
         """Return the mean over edges with clients of how much longer than its fastest the others take."""
-        return waiting_ms(self.compute_s + self.send_s, self.clusters)
+        return mean_of_peopled(self.waiting_per_edge_ms(), self.clusters)
+
+    def latency_per_edge_ms(self) -> list[float]:
+        """Return L^m of every edge: the latency of its slowest client; 0 without clients."""
+        return latency_per_edge_ms(self.compute_s + self.send_s, self.clusters)
+
+    def waiting_per_edge_ms(self) -> list[float]:
+        """Return how much longer than its fastest client the clients of every edge take in the mean."""
+        return waiting_per_edge_ms(self.compute_s + self.send_s, self.clusters)
 
     def recluster(self, edge: int, cluster: npt.NDArray[np.int64], send_s: Floats) -> None:
         """Let an edge have this cluster, whose clients take so long to send to it.
@@ -164,9 +172,6 @@ class World:
         """Go on from a snapshot."""
         if self.fluctuation is not None:
             self.fluctuation.restore(state)
-
-    def _peopled(self) -> list[int]:
-        return [edge for edge, cluster in enumerate(self.clusters) if len(cluster)]
 
     def _round(self, edge: Edge, lease_id: int, index: int, now: float) -> RoundTiming:
         participants = edge.participants(lease_id, index)

@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hiflash.report.grid import cut
 from hiflash.report.units import UNKNOWN, count, duration, percent
 
 __all__ = ["MANY", "Board", "Cell"]
@@ -20,7 +21,7 @@ _GAP = 2
 _TICK = 2
 _NAME_MIN, _NAME_MAX = 12, 40
 _BAR_MIN, _BAR_MAX = 8, 30
-_WIDTHS = {"%": 4, "acc": 6, "ETA": 7, "comms": 6, "time": 7, "version": 7, "stale": 5}
+_WIDTHS = {"%": 4, "acc": 6, "ETA": 8, "comms": 6, "time": 7, "version": 7, "stale": 5}
 # What a narrow terminal drops first comes last.
 _BY_IMPORTANCE = ("%", "acc", "ETA", "bar", "comms", "time", "version", "stale")
 _AS_SHOWN = ("bar", "%", "acc", "version", "stale", "comms", "time", "ETA")
@@ -54,8 +55,13 @@ class Cell:
             "stale": UNKNOWN if latest.get("staleness") is None else f"{latest['staleness']:.1f}",
             "comms": count(latest.get("communications")),
             "time": duration(latest.get("virtual_s")),
-            "ETA": "" if self.state == "done" else duration(self.eta_s),
+            "ETA": "" if self.state == "done" else self._eta(),
         }
+
+    def _eta(self) -> str:
+        """Write the time to go: at most so long, where reaching the target would end the run earlier."""
+        early = self.latest.get("target") is not None and self.eta_s is not None
+        return ("≤" if early else "") + duration(self.eta_s)
 
 
 class Board:
@@ -88,24 +94,18 @@ def _table(cells: Sequence[Cell], longest: int, options: ConsoleOptions) -> Tabl
     ticks = _ASCII_TICKS if options.ascii_only else _TICKS
     for cell in cells:
         shown = cell.shown()
+        if options.ascii_only:
+            shown["ETA"] = shown["ETA"].replace("≤", "<")
         bar = ProgressBar(
             total=1.0,
             completed=1.0 if cell.state == "done" else cell.latest.get("fraction", 0.0),
             width=bar_width,
         )
-        short = _shortened(cell.name, name_width, "~" if options.ascii_only else "…")
+        short = cut(cell.name, name_width, "~" if options.ascii_only else "…")
         name = Text(f"{ticks[cell.state]} {short}", style="green" if cell.state == "done" else "")
         texts = (bar if column == "bar" else Text(shown[column]) for column in columns)
         table.add_row(name, *texts, style="dim" if cell.state == "waiting" else "")
     return table
-
-
-def _shortened(name: str, width: int, mark: str) -> str:
-    """Cut the middle out of a long name: cells tend to differ at the end."""
-    if len(name) <= width:
-        return name
-    tail = (width - 1) // 2
-    return name[: width - 1 - tail] + mark + name[len(name) - tail :]
 
 
 def _layout(longest_name: int, width: int) -> tuple[list[str], int, int]:

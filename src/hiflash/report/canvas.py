@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from hiflash.report.units import count, percent
+from hiflash.report.units import count, goal
 from hiflash.store.files import replacing
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "log_x",
     "new_figure",
     "save",
+    "say",
     "style",
     "target_line",
 ]
@@ -59,7 +60,7 @@ def accuracy_axis(axes: Axes, *, labelled: bool) -> None:
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, -0.02), min(high + 0.06 * (high - low), 1.06))
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: goal(value)))
     if labelled:
         axes.set_ylabel("Test accuracy", fontsize=FONT, color=INK)
 
@@ -75,16 +76,18 @@ def log_x(axes: Axes) -> None:
 
 def target_line(axes: Axes, target: float, dashes: str) -> Line2D:
     """Draw the target across the axes and return the line, labelled for a legend: there it hides no data."""
-    text = f"Target {percent(target).replace('.0%', '%')}"
-    return axes.axhline(target, color=MUTED, linestyle=dashes, linewidth=1.1, zorder=1.5, label=text)
+    return axes.axhline(
+        target, color=MUTED, linestyle=dashes, linewidth=1.1, zorder=1.5, label=f"Target {goal(target)}"
+    )
 
 
 def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """Put one legend for all panels under them, in rows of at most six."""
+    """Put one legend for all panels under them, in even rows of at most six."""
+    rows = max(-(-len(handles) // 6), 1)
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=min(max(len(handles), 1), 6),
+        ncols=max(-(-len(handles) // rows), 1),
         frameon=False,
         fontsize=FONT,
         labelcolor=INK,
@@ -101,6 +104,11 @@ def save(figure: Figure, stem: Path) -> list[Path]:
             figure.savefig(temporary, format=kind, dpi=_DPI, metadata=metadata)
         paths.append(path)
     return paths
+
+
+def say(axes: Axes, text: str) -> None:
+    """Write in the middle of axes why there is nothing else."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=MUTED, fontsize=FONT)
 
 
 def _tick(value: float, _position: int | None) -> str:

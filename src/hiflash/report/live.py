@@ -119,5 +119,5 @@ def _plain_line(cell: Cell) -> str:
     return (
         f"{cell.name}: {shown['%']}, accuracy {shown['acc']}, version {shown['version'].lstrip('v')}, "
         f"staleness {shown['stale']}, communications {shown['comms']}, virtual time {shown['time']}, "
-        f"ETA {shown['ETA']}"
+        f"ETA {shown['ETA'].replace('≤', 'at most ')}"
     )

@@ -1,29 +1,76 @@
-"""What figures and tables both need from results: groups by method, and the state at the target."""
+"""What figures and tables both need from results: groups, and means over seeds at every target."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
-__all__ = ["MEASURES", "Result", "at_target", "by_method", "common_target", "known"]
+__all__ = [
+    "MEASURES",
+    "Groups",
+    "Result",
+    "all_targets",
+    "at_target",
+    "by_partition",
+    "common_target",
+    "group",
+    "is_reference",
+    "known",
+    "seed_row",
+    "statistics",
+    "target_rows",
+]
 
 Result = Mapping[str, Any]
-"""What a `result.json` holds."""
+"""What a `result.json` holds, and in a comparison the `label` of its cell."""
+
+Groups = dict[str, list[Result]]
+"""The results of every seed by label."""
 
 MEASURES = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
 """What it took to get to a target; the same names in a result, its evaluations and its targets."""
 
+POOLED = "pooled"
 
-def by_method(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Each method's results, methods in the order in which they first appear."""
-    groups: dict[str, list[Result]] = {}
+
+def is_reference(result: Result) -> bool:
+    """Whether a run trained on pooled data: it sends nothing and competes with nobody."""
+    return bool(result["partition"] == POOLED)
+
+
+def group(results: Iterable[Result], key: Callable[[Result], str]) -> Groups:
+    """Return the results by key, in the order in which the keys first appear."""
+    groups: Groups = {}
     for result in results:
-        groups.setdefault(result["method"], []).append(result)
+        groups.setdefault(key(result), []).append(result)
     return groups
+
+
+def by_partition(results: Iterable[Result]) -> dict[str, Groups]:
+    """Return the results by partition and label; runs on pooled data are with every partition."""
+    results = list(results)
+    pooled = [result for result in results if is_reference(result)]
+    parts = group((result for result in results if not is_reference(result)), lambda r: str(r["partition"]))
+    order = list(dict.fromkeys(_label(result) for result in results))
+    return {
+        part: dict(sorted(group([*cells, *pooled], _label).items(), key=lambda item: order.index(item[0])))
+        for part, cells in (parts or {POOLED: []}).items()
+        if cells or pooled
+    }
+
+
+def _label(result: Result) -> str:
+    return str(result.get("label", result["method"]))
 
 
 def common_target(results: Sequence[Result]) -> float | None:
     """Return the target that all the results can be judged by: the lowest one set, or None if none is."""
     return min((r["stop_target"] for r in results if r["stop_target"] is not None), default=None)
+
+
+def all_targets(results: Iterable[Result]) -> list[float]:
+    """Return every target that a result tells of, in rising order."""
+    return sorted({float(target) for result in results for target in result["targets"]})
 
 
 def at_target(result: Result, target: float | None) -> Mapping[str, Any] | None:
@@ -36,6 +83,43 @@ def at_target(result: Result, target: float | None) -> Mapping[str, Any] | None:
             return reached
     # A run with another stop target may not list this one; its evaluations still tell.
     return next((e for e in result["evaluations"] if known(e["accuracy"]) and e["accuracy"] >= target), None)
+
+
+def target_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """Return a flat row of numbers per partition, label and target, and one at the end (`target` None).
+
+    `<name>_mean`, `_std` (of the sample), `_min`, `_max` and `_n` are over the seeds that reached the target.
+    """
+    results = list(results)
+    return [
+        {"partition": part, "label": name, "method": cells[0]["method"], **seed_row(cells, target)}
+        for part, groups in by_partition(results).items()
+        for name, cells in groups.items()
+        for target in [*all_targets(results), None]
+    ]
+
+
+def seed_row(cells: Sequence[Result], target: float | None) -> dict[str, Any]:
+    """Return the statistics over the seeds of one configuration."""
+    reached = [state for state in (at_target(cell, target) for cell in cells) if state is not None]
+    row: dict[str, Any] = {"target": target, "seeds": len(cells), "reached": len(reached)}
+    for name in ("accuracy", "best_accuracy", "loss"):
+        row |= statistics(name, [cell[name] for cell in cells])
+    for name in MEASURES:
+        row |= statistics(name, [state[name] for state in reached])
+    return row
+
+
+def statistics(name: str, values: Iterable[float | None]) -> dict[str, float | int | None]:
+    """Return mean, deviation, range and number of the values that are known."""
+    numbers = [float(value) for value in values if value is not None and known(value)]
+    return {
+        f"{name}_mean": fmean(numbers) if numbers else None,
+        f"{name}_std": stdev(numbers) if len(numbers) > 1 else None,
+        f"{name}_min": min(numbers, default=None),
+        f"{name}_max": max(numbers, default=None),
+        f"{name}_n": len(numbers),
+    }
 
 
 def known(value: float | None) -> bool:

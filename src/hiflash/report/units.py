@@ -1,22 +1,26 @@
 """Numbers in the units people read: 14.3 k, 1.2 MB, 12m 05s, 91.3%; an unknown number is "-"."""
 
-from math import isfinite
+from math import floor, isfinite, log10
+from typing import Literal
 
-__all__ = ["UNKNOWN", "count", "duration", "percent", "size"]
+__all__ = ["UNKNOWN", "Unit", "count", "duration", "goal", "percent", "size", "spread"]
 
 UNKNOWN = "-"
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_COUNTS, _BYTES = ("", "k", "M", "G", "T"), ("B", "kB", "MB", "GB", "TB")
+
+Unit = Literal["count", "bytes", "seconds", "share"]
 
 
 def count(value: float | None) -> str:
     """Write three significant digits with k, M, G or T: 290, 14.3 k, 1.25 M."""
-    return _scaled(value, ("", "k", "M", "G", "T"))
+    return _scaled(value, _COUNTS)
 
 
 def size(value: float | None) -> str:
     """Write bytes in decimal units: 512 B, 1.2 MB."""
-    return _scaled(value, ("B", "kB", "MB", "GB", "TB"))
+    return _scaled(value, _BYTES)
 
 
 def duration(seconds: float | None) -> str:
@@ -37,6 +41,42 @@ def duration(seconds: float | None) -> str:
 def percent(fraction: float | None) -> str:
     """Write a fraction as a percentage with one decimal: 91.3%."""
     return UNKNOWN if fraction is None or not isfinite(fraction) else f"{fraction:.1%}"
+
+
+def goal(target: float) -> str:
+    """Write a target accuracy: 90%, 92.5%."""
+    return percent(target).replace(".0%", "%")
+
+
+def spread(mean: float | None, deviation: float | None, unit: Unit) -> str:
+    """Write a mean and its deviation in one unit, with three digits of the mean.
+
+    >>> spread(1960, 120, "count"), spread(1960, None, "count"), spread(0.91, 0.014, "share")
+    ('1.96±0.12 k', '1.96 k', '91.0±1.4%')
+    """
+    if mean is None or not isfinite(mean):
+        return UNKNOWN
+    scale, suffix = _unit(mean, unit)
+    whole = floor(log10(max(abs(mean) / scale, 1.0)) + 1e-9)
+    digits = 1 if unit == "share" else max(2 - whole, 0)
+    number = f"{mean / scale:.{digits}f}"
+    if deviation is not None:
+        return f"{number}±{deviation / scale:.{digits}f}{suffix}"
+    # An exact 290 is not 290.0, and a lone 2 has no digits to lose.
+    return f"{mean / scale:.3g}{suffix}" if unit != "share" else f"{number}{suffix}"
+
+
+def _unit(mean: float, unit: Unit) -> tuple[float, str]:
+    if unit == "share":
+        return 0.01, "%"
+    if unit == "seconds":
+        steps = ((10 * _MINUTE, 1, " s"), (2 * _HOUR, _MINUTE, " min"), (2 * _DAY, _HOUR, " h"))
+        return next(((size, name) for limit, size, name in steps if mean < limit), (_DAY, " d"))
+    names = _COUNTS if unit == "count" else _BYTES
+    step = 0
+    while abs(mean) / 1000**step >= 999.5 and step < len(names) - 1:
+        step += 1
+    return 1000.0**step, f" {names[step]}".rstrip()
 
 
 def _scaled(value: float | None, suffixes: tuple[str, ...]) -> str:

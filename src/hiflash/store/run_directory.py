@@ -20,9 +20,9 @@ __all__ = ["RunDirectory", "check_name"]
 
 def check_name(name: str) -> str:
     """Return a run name that is one plain folder name, or say what is wrong with it."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name):
         raise RunError(
-            f"a run name has up to 100 letters, digits, '.', '_' and '-' and no '/', got {name[:120]!r}; "
+            f"a run name has up to 100 letters, digits, '.', '_', '+', '-' and no '/', got {name[:120]!r}; "
             "use --name for the name and --runs for the folder it goes into"
         )
     return name

@@ -1,0 +1,68 @@
+"""What many runs side by side are made of: cells, and who is told what happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hiflash.config import Config
+from hiflash.errors import ConfigError
+
+__all__ = ["Cell", "Watcher", "listed", "seed_numbers", "split_own"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of several: the name of its folder, its configuration, and what tells it from the others."""
+
+    name: str
+    config: Config
+    tags: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Watcher:
+    """What is told while cells run; the live view is one."""
+
+    def started(self, cell: str) -> None:
+        """Take note that a cell runs."""
+
+    def progress(self, cell: str, progress: Mapping[str, Any]) -> None:
+        """Take note of how far a cell is."""
+
+    def finished(self, cell: str, result: Mapping[str, Any]) -> None:
+        """Take note of a cell's result."""
+
+
+def listed(kind: str, names: Sequence[Any] | str) -> list[Any]:
+    """Return the names of a list, or of a text with commas, if none is there twice."""
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",") if name.strip()]
+    if not isinstance(names, Sequence):
+        raise ConfigError(f"{kind} must be a list, got {names!r}")
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ConfigError(f"{kind} has {name} twice; list it once")
+    return list(names)
+
+
+def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
+    """Return the seeds: the first so many, or those listed."""
+    numbers = list(range(seeds)) if isinstance(seeds, int) else listed("seeds", seeds)
+    if not numbers or not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise ConfigError(f"seeds must be a whole number >= 1 or a list of seeds, got {seeds}")
+    return numbers
+
+
+def split_own(
+    settings: dict[str, Any], data: Any, model: Any, parts: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings and the user's own objects: `data` and `model` may be sections of settings too."""
+    if isinstance(data, Mapping):
+        settings, data = {**settings, "data": data}, None
+    if isinstance(model, Mapping):
+        settings, model = {**settings, "model": model}, None
+    for name, value in (("data.name", data), ("model.name", model)):
+        if value is not None:
+            settings = {**settings, name: "own"}
+    return settings, {"data": data, "model": model, "parts": parts}

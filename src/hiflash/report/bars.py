@@ -1,0 +1,56 @@
+"""Horizontal bars of means over seeds; what was not reached is said, never drawn as nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from hiflash.report.canvas import FONT, INK, MUTED, style
+from hiflash.report.units import Unit, spread
+
+__all__ = ["Bar", "draw_bars"]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The values of the seeds that have one, out of how many, and what is said if none has."""
+
+    name: str
+    colour: str
+    values: Sequence[float]
+    seeds: int
+    instead: str
+
+
+def draw_bars(axes: Axes, bars: Sequence[Bar], x_label: str, unit: Unit) -> None:
+    """Draw a bar per name with the mean written at its end and a dot per seed."""
+    style(axes, x_label)
+    longest = max((value for bar in bars for value in bar.values), default=0.0)
+    for row, bar in enumerate(bars):
+        text, at = bar.instead, 0.0
+        if bar.values:
+            mean, at = float(np.mean(bar.values)), max(bar.values)
+            axes.barh(row, mean, height=0.62, color=bar.colour, alpha=0.85)
+            if len(bar.values) > 1:
+                rows = [row] * len(bar.values)
+                axes.plot(bar.values, rows, "o", ms=3.2, color=INK, mec="white", mew=0.5, zorder=3)
+            some = "" if len(bar.values) == bar.seeds else f" ({len(bar.values)} of {bar.seeds} seeds)"
+            text = spread(mean, None, unit) + some
+        axes.annotate(
+            text,
+            (at, row),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=FONT - 1.5,
+            color=INK if bar.values else MUTED,
+            style="normal" if bar.values else "italic",
+        )
+    axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    partly = any(0 < len(bar.values) < bar.seeds for bar in bars)
+    # Room on the right for what is written after the longest bar.
+    axes.set_xlim(0, (longest or 1.0) * (1.75 if partly else 1.35))

@@ -1,0 +1,219 @@
+"""The figures of a comparison: curves, bars to the target, the trade-off, and latencies."""
+
+from collections.abc import Callable, Sequence, Sized
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from hiflash.report.bars import Bar, draw_bars
+from hiflash.report.canvas import (
+    FONT,
+    INK,
+    accuracy_axis,
+    legend_below,
+    new_figure,
+    save,
+    say,
+    style,
+    target_line,
+)
+from hiflash.report.curves import PANELS, draw_curves, handle, log_if_wide
+from hiflash.report.methods import Look, label, looks
+from hiflash.report.summary import (
+    Groups,
+    Result,
+    all_targets,
+    at_target,
+    by_partition,
+    common_target,
+    is_reference,
+    known,
+)
+from hiflash.report.units import Unit, goal, percent
+
+__all__ = ["draw_compare"]
+
+_TO_TARGET: tuple[tuple[str, str, Unit], ...] = (
+    ("communications", "Communications", "count"),
+    ("client_steps", "Client steps", "count"),
+    ("virtual_s", "Virtual time (s)", "seconds"),
+    ("wan_bytes", "WAN bytes", "bytes"),
+)
+_LATENCIES = (("response_latency_ms", "Response latency (ms)"), ("waiting_ms", "Waiting at the edge (ms)"))
+
+_RANGE = "mean and range of {} seeds"
+_DOTS = "bars: mean of {} seeds, dots: seeds"
+
+Parts = dict[str, Groups]
+
+
+def draw_compare(results: Sequence[Result], directory: Path) -> list[Path]:
+    """Save four figures as PNG and PDF: compare, targets, tradeoff and latency; return their paths."""
+    parts = by_partition(results)
+    styles = looks(name for groups in parts.values() for name in groups)
+    target = common_target(results)
+    drawings: dict[str, Callable[[], Figure]] = {
+        "compare": lambda: _curves(parts, styles, target),
+        "targets": lambda: _targets(parts, styles, target),
+        "tradeoff": lambda: _tradeoff(parts, styles, all_targets(results)),
+        "latency": lambda: _latency(parts, styles),
+    }
+    paths = []
+    for name, draw in drawings.items():
+        paths += save(draw(), directory / name)
+    return paths
+
+
+def _curves(parts: Parts, styles: dict[str, Look], target: float | None) -> Figure:
+    figure = new_figure(
+        12.0, 0.9 + 3.2 * len(parts) + _legend_height(styles), _title(parts, "accuracy", _RANGE)
+    )
+    grid = figure.subplots(len(parts), len(PANELS), squeeze=False, sharey="row")
+    handles = [handle(name, look) for name, look in styles.items()]
+    ends: dict[str, list[float]] = {measure: [] for measure, _ in PANELS}
+    for row, (part, groups) in zip(grid, parts.items(), strict=True):
+        for axes, (measure, x_label) in zip(row, PANELS, strict=True):
+            style(axes, x_label)
+            ends[measure] += draw_curves(axes, groups, measure, styles)
+            if target is not None:
+                handles[len(styles) :] = [target_line(axes, target, ":")]
+        accuracy_axis(row[0], labelled=True)
+        _name_part(row[0], part, parts)
+    for column, values in zip(grid.T, ends.values(), strict=True):
+        for axes in column:  # the same scale in every row
+            log_if_wide(axes, values)
+    legend_below(figure, handles)
+    return figure
+
+
+def _targets(parts: Parts, styles: dict[str, Look], target: float | None) -> Figure:
+    ends = "in total" if target is None else f"to {goal(target)} accuracy"
+    figure = new_figure(13.5, 0.9 + len(parts) * _bars_height(styles), _title(parts, ends, _DOTS))
+    grid = figure.subplots(len(parts), len(_TO_TARGET), squeeze=False, sharey="row")
+    for row, (part, groups) in zip(grid, parts.items(), strict=True):
+        for axes, (measure, x_label, unit) in zip(row, _TO_TARGET, strict=True):
+            bars = []
+            for name, cells in _rivals(groups).items():
+                states = [at_target(cell, target) for cell in cells]
+                values = [float(state[measure]) for state in states if state is not None]
+                best = max((c["best_accuracy"] for c in cells if known(c["best_accuracy"])), default=None)
+                instead = f"not reached (best {percent(best)})"
+                bars.append(Bar(label(name), styles[name].colour, values, len(cells), instead))
+            draw_bars(axes, bars, x_label, unit)
+        _name_part(row[0], part, parts)
+    return figure
+
+
+def _tradeoff(parts: Parts, styles: dict[str, Look], targets: Sequence[float]) -> Figure:
+    """Draw what every method needs to get to each target that all its seeds reach, and to its best."""
+    title = _title(parts, "communications to reach an accuracy", _RANGE)
+    figure = new_figure(1.5 + 4.6 * len(parts), 4.4 + _legend_height(styles), title)
+    row = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
+    for axes, (part, groups) in zip(row, parts.items(), strict=True):
+        style(axes, "Communications with the cloud")
+        drawn: list[float] = []
+        for name, cells in _rivals(groups).items():
+            drawn += _draw_tradeoff(axes, cells, styles[name], targets)
+        if not drawn:
+            say(axes, "no target reached")
+        log_if_wide(axes, [x for x in drawn if x > 0])
+        _name_part(axes, part, parts)
+    accuracy_axis(row[0], labelled=True)
+    shown = {name: look for name, look in styles.items() if any(name in _rivals(g) for g in parts.values())}
+    best = Line2D(
+        [], [], color=INK, ls="", marker="o", mfc="white", ms=7, mew=1.5, label="best accuracy of the run"
+    )
+    legend_below(figure, [*(handle(name, look) for name, look in shown.items()), best])
+    return figure
+
+
+def _draw_tradeoff(axes: Axes, cells: Sequence[Result], look: Look, targets: Sequence[float]) -> list[float]:
+    """Draw one method's line and return its x values."""
+    points: list[tuple[float, float, float, float]] = []
+    for target in targets:
+        states = [at_target(cell, target) for cell in cells]
+        values = [float(state["communications"]) for state in states if state is not None]
+        if len(values) == len(cells):
+            points.append((float(np.mean(values)), target, min(values), max(values)))
+    best = [max(rows, key=lambda e: e["accuracy"]) for rows in map(_evaluated, cells) if rows]
+    if len(best) < len(cells):
+        return []
+    end = (float(np.mean([e["communications"] for e in best])), float(np.mean([e["accuracy"] for e in best])))
+    points = [point for point in points if point[0] <= end[0]]
+    xs, ys = [*(p[0] for p in points), end[0]], [*(p[1] for p in points), end[1]]
+    axes.plot(xs, ys, color=look.colour, linestyle=look.dashes, linewidth=1.6)
+    if points:
+        spans = [[p[0] - p[2] for p in points], [p[3] - p[0] for p in points]]
+        axes.errorbar(
+            xs[:-1],
+            ys[:-1],
+            xerr=spans,
+            color=look.colour,
+            linestyle="",
+            marker=look.marker,
+            markersize=6,
+            markeredgecolor="white",
+            elinewidth=1.0,
+            capsize=2,
+        )
+    axes.plot(*end, color=look.colour, marker=look.marker, ms=8, mfc="white", mew=1.6, zorder=4)
+    return xs
+
+
+def _latency(parts: Parts, styles: dict[str, Look]) -> Figure:
+    """Draw the latencies of every partition, or once where they are the same in all."""
+    tables = {
+        part: {
+            name: {key: [float(cell[key]) for cell in cells] for key, _ in _LATENCIES}
+            for name, cells in _rivals(groups).items()
+        }
+        for part, groups in parts.items()
+    }
+    first = next(iter(tables.values()))
+    if all(table == first for table in tables.values()):
+        tables = {next(iter(tables)) if len(tables) == 1 else "all partitions": first}
+    title = _title(parts, "mean over edges at mean resources", _DOTS)
+    figure = new_figure(9.5, 0.9 + len(tables) * _bars_height(styles), title)
+    grid = figure.subplots(len(tables), len(_LATENCIES), squeeze=False, sharey="row")
+    for row, (part, table) in zip(grid, tables.items(), strict=True):
+        for axes, (key, x_label) in zip(row, _LATENCIES, strict=True):
+            bars = []
+            for name, values in table.items():
+                nobody = not any(values[key])
+                shown = [] if nobody else values[key]
+                bars.append(Bar(label(name), styles[name].colour, shown, len(values[key]), "0: no edges"))
+            draw_bars(axes, bars, x_label, "count")
+        _name_part(row[0], part, tables)
+    return figure
+
+
+def _evaluated(cell: Result) -> list[dict[str, float]]:
+    return [e for e in cell["evaluations"] if known(e["accuracy"])]
+
+
+def _rivals(groups: Groups) -> Groups:
+    return {name: cells for name, cells in groups.items() if not is_reference(cells[0])}
+
+
+def _title(parts: Parts, what: str, how: str) -> str:
+    cells = [cell for groups in parts.values() for group in groups.values() for cell in group]
+    data = ", ".join(dict.fromkeys(str(cell["data"]) for cell in cells)) or "no results"
+    where = f", {next(iter(parts))}" if len(parts) == 1 else ""
+    seeds = max((len(group) for groups in parts.values() for group in groups.values()), default=0)
+    return f"{data}{where}: {what}" + (f" ({how.format(seeds)})" if seeds > 1 else "")
+
+
+def _name_part(axes: Axes, part: str, parts: Sized) -> None:
+    if len(parts) > 1:
+        axes.set_title(part, loc="left", fontsize=FONT + 0.5, color=INK, fontweight="bold")
+
+
+def _legend_height(styles: dict[str, Look]) -> float:
+    return 0.24 * (len(styles) // 6 + 1)
+
+
+def _bars_height(styles: dict[str, Look]) -> float:
+    return 0.7 + 0.27 * len(styles)

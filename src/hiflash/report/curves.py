@@ -1,0 +1,118 @@
+"""Accuracy against what it took: the curve of every seed, and their mean with its range."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from hiflash.report.canvas import log_x, say
+from hiflash.report.methods import Look, label
+from hiflash.report.summary import Groups, Result, is_reference, known
+
+__all__ = ["DENSE", "PANELS", "Curve", "curve", "draw_curves", "handle", "log_if_wide"]
+
+PANELS = (
+    ("communications", "Communications with the cloud"),
+    ("client_steps", "Client steps"),
+    ("virtual_s", "Virtual time (s)"),
+)
+DENSE = 200
+"""From so many points on, a line is drawn thinner."""
+
+_LOG_RATIO = 20
+_MARKERS = 7
+_FEW = 4
+
+Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def curve(result: Result, measure: str) -> Curve:
+    """Return the evaluated points by rising x; of points at the same x the last, which is the newer model."""
+    points = {e[measure]: e["accuracy"] for e in result["evaluations"] if known(e["accuracy"])}
+    xs = np.array(sorted(points), dtype=np.float64)
+    return xs, np.array([points[x] for x in xs], dtype=np.float64)
+
+
+def handle(name: str, look: Look) -> Line2D:
+    """Return the entry of a method in a legend."""
+    return Line2D(
+        [],
+        [],
+        color=look.colour,
+        label=label(name),
+        lw=2.0,
+        ls=look.dashes,
+        marker=look.marker,
+        ms=5.5,
+        mec="white",
+        mew=0.5,
+    )
+
+
+def draw_curves(axes: Axes, groups: Groups, measure: str, styles: dict[str, Look]) -> list[float]:
+    """Draw every label's mean accuracy with its range, a reference as a level line; return where they end."""
+    ends = []
+    for name, cells in groups.items():
+        if is_reference(cells[0]):
+            levels = [c["accuracy"] for c in cells if known(c["accuracy"])]
+            if levels:
+                axes.axhline(float(np.mean(levels)), color=styles[name].colour, linestyle="--", linewidth=1.5)
+            continue
+        curves = [points for points in (curve(c, measure) for c in cells) if len(points[0])]
+        ends += [max(xs[-1] for xs, _ in curves)] if curves else []
+        _draw_mean(axes, curves, styles[name], faint=len(groups) > _FEW)
+    used = [end for end in ends if end > 0]
+    if not used:
+        say(axes, "no evaluation")
+    return used
+
+
+def log_if_wide(axes: Axes, values: Sequence[float]) -> None:
+    """Make x logarithmic where the values differ too much to be told apart otherwise."""
+    if values and max(values) > _LOG_RATIO * min(values):
+        log_x(axes)
+    elif values:
+        axes.set_xlim(left=0)
+
+
+def _draw_mean(axes: Axes, curves: list[Curve], look: Look, *, faint: bool) -> None:
+    """Draw the mean with its range, only where every seed has data: past that, seeds would drop out of it."""
+    if len(curves) == 1:
+        _line(axes, curves[0], look)
+        return
+    for xs, ys in curves:
+        marker = "o" if len(xs) == 1 else None
+        axes.plot(xs, ys, color=look.colour, lw=0.6, alpha=0.25 if faint else 0.45, marker=marker)
+    if not curves:
+        return
+    start, end = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
+    # The union of all the seeds' points: on it the mean of piecewise linear curves is exact.
+    grid = np.unique(np.concatenate([xs for xs, _ in curves]))
+    grid = grid[(grid >= start) & (grid <= end)]
+    if len(grid) < 2:
+        return
+    stack = np.stack([np.interp(grid, xs, ys) for xs, ys in curves])
+    shade = 0.10 if faint else 0.15
+    axes.fill_between(grid, stack.min(axis=0), stack.max(axis=0), color=look.colour, alpha=shade, linewidth=0)
+    _line(axes, (grid, stack.mean(axis=0)), look)
+
+
+def _line(axes: Axes, points: Curve, look: Look) -> None:
+    """Draw a line with a few markers, evenly over its length in x and always at its end."""
+    xs, ys = points
+    wanted = np.linspace(xs[0], xs[-1], _MARKERS)
+    marked = sorted({int(np.argmin(np.abs(xs - x))) for x in wanted})
+    axes.plot(
+        xs,
+        ys,
+        color=look.colour,
+        linestyle=look.dashes,
+        linewidth=1.8 if len(xs) < DENSE else 1.3,
+        marker=look.marker,
+        markevery=marked,
+        markersize=5,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+    )

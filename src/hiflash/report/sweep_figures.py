@@ -1,0 +1,196 @@
+"""The figure of a sweep: lines for one setting, heat maps for two, ranked bars for more."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from hiflash.report.bars import Bar, draw_bars
+from hiflash.report.canvas import FONT, INK, MUTED, new_figure, save, style
+from hiflash.report.curves import log_if_wide
+from hiflash.report.summary import MEASURES, Groups, Result, at_target, common_target, known
+from hiflash.report.sweep import TITLES, by_point, leaves, shown, sweep_rows
+from hiflash.report.units import goal, percent, spread
+
+__all__ = ["draw_sweep"]
+
+MOST_BARS = 20
+_COLOUR = "#0077BB"
+_MAP = colormaps["viridis"]
+
+
+def draw_sweep(results: Sequence[Result], by: str, stem: Path) -> list[Path]:
+    """Save the figure as PNG and PDF: the metric that was asked for beside accuracy or communications."""
+    groups = by_point(results)
+    target = common_target(results)
+    other = "best_accuracy" if by in MEASURES else "communications"
+    metrics = [by] if target is None and other in MEASURES else [by, other]
+    keys = list(results[0]["point"])
+    first = results[0]
+    seeds = max(map(len, groups.values()))
+    title = f"{first['method']} on {first['data']}, {first['partition']}" + (
+        f" (mean of {seeds} seeds)" if seeds > 1 else ""
+    )
+    draw = {1: _lines, 2: _maps}.get(len(keys), _bars)
+    return save(draw(groups, keys, metrics, target, title), stem)
+
+
+def _lines(groups: Groups, keys: list[str], metrics: list[str], target: float | None, title: str) -> Figure:
+    figure = new_figure(5.0 * len(metrics), 3.6, title)
+    values = [cells[0]["point"][keys[0]] for cells in groups.values()]
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    xs = [float(value) for value in values] if numeric else list(map(float, range(len(values))))
+    for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+        style(axes, keys[0])
+        _draw_line(axes, xs, list(groups.values()), metric, target)
+        if numeric and min(xs) > 0 and max(xs) > 20 * min(xs):
+            log_if_wide(axes, xs)
+        axes.set_xticks(xs, [shown(value) for value in values], rotation=0 if len(xs) < 7 else 45)
+        axes.minorticks_off()
+        axes.set_ylabel(_axis(metric, target), fontsize=FONT, color=INK)
+    return figure
+
+
+def _draw_line(
+    axes: Axes, xs: Sequence[float], cells: Sequence[list[Result]], metric: str, target: float | None
+) -> None:
+    scale = 100 if TITLES[metric][1] == "share" else 1
+    means: list[tuple[float, float]] = []
+    for x, group in sorted(zip(xs, cells, strict=True), key=lambda pair: pair[0]):
+        values = [scale * value for value in _values(group, metric, target)]
+        if not values:
+            means.append((x, float("nan")))  # the line has a gap here
+            axes.axvline(x, color=MUTED, ls=":", lw=1)
+            axes.annotate(
+                "not reached",
+                (x, 0.97),
+                xycoords=("data", "axes fraction"),
+                rotation=90,
+                ha="right",
+                va="top",
+                style="italic",
+                color=MUTED,
+                fontsize=FONT - 1,
+            )
+            continue
+        means.append((x, float(np.mean(values))))
+        axes.plot([x] * len(values), values, "o", color=_COLOUR, ms=4, alpha=0.45, mec="none")
+        if len(values) < len(group):
+            axes.annotate(
+                f"{len(values)} of {len(group)} seeds",
+                means[-1],
+                xytext=(6, 6),
+                textcoords="offset points",
+                color=MUTED,
+                style="italic",
+                fontsize=FONT - 1.5,
+            )
+    axes.plot(
+        *zip(*means, strict=True) if means else ([], []), "o-", color=_COLOUR, lw=1.8, ms=6, mec="white"
+    )
+    axes.margins(x=0.08, y=0.15)
+
+
+def _maps(groups: Groups, keys: list[str], metrics: list[str], target: float | None, title: str) -> Figure:
+    rows, columns = (
+        list(
+            {json.dumps(cells[0]["point"][key]): cells[0]["point"][key] for cells in groups.values()}.values()
+        )
+        for key in keys
+    )
+    height = 1.6 + 0.55 * len(rows)
+    figure = new_figure(len(metrics) * (1.6 + 0.85 * len(columns)), height, title)
+    for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+        means = {
+            point: float(np.mean(values))
+            for point, cells in groups.items()
+            if (values := _values(cells, metric, target))
+        }
+        low, high = min(means.values(), default=0.0), max(means.values(), default=1.0)
+        for point, cells in groups.items():
+            place = cells[0]["point"]
+            x, y = columns.index(place[keys[1]]), rows.index(place[keys[0]])
+            _draw_cell(axes, x, y, cells, metric, target, means.get(point), (low, high))
+        axes.set_xlim(-0.5, len(columns) - 0.5)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xticks(range(len(columns)), [shown(value) for value in columns], fontsize=FONT)
+        axes.set_yticks(range(len(rows)), [shown(value) for value in rows], fontsize=FONT)
+        axes.set_xlabel(keys[1], fontsize=FONT, color=INK)
+        axes.set_ylabel(keys[0], fontsize=FONT, color=INK)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_title(_axis(metric, target), fontsize=FONT, color=INK)
+    return figure
+
+
+def _draw_cell(
+    axes: Axes,
+    x: int,
+    y: int,
+    cells: list[Result],
+    metric: str,
+    target: float | None,
+    mean: float | None,
+    limits: tuple[float, float],
+) -> None:
+    low, high = limits
+    face: Any
+    if mean is None:
+        face, ink, text = "#F0F0F0", MUTED, "not\nreached"
+    else:
+        share = (mean - low) / (high - low) if high > low else 0.5
+        if metric in MEASURES or metric == "loss":  # light is good: little of it, or much accuracy
+            share = 1 - share
+        face, ink = _MAP(0.12 + 0.88 * share), "white" if share < 0.6 else INK
+        reached = len(_values(cells, metric, target))
+        text = spread(mean, None, TITLES[metric][1])
+        text += f"\n{reached} of {len(cells)} seeds" if reached < len(cells) else ""
+    hatch = "////" if mean is None else None
+    axes.add_patch(
+        Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=face, edgecolor="white", hatch=hatch, lw=0)
+    )
+    axes.text(x, y, text, ha="center", va="center", color=ink, fontsize=FONT - 1, linespacing=1.1)
+
+
+def _bars(groups: Groups, keys: list[str], metrics: list[str], target: float | None, title: str) -> Figure:
+    ranked = sweep_rows([cell for cells in groups.values() for cell in cells], metrics[0])[:MOST_BARS]
+    best = f"the best {MOST_BARS} of {len(groups)} points, " if len(groups) > MOST_BARS else ""
+    names = leaves(keys)
+    figure = new_figure(
+        4.5 + 4.0 * len(metrics), 1.4 + 0.28 * len(ranked), f"{title}: {best}{', '.join(names)}"
+    )
+    row = figure.subplots(1, len(metrics), squeeze=False, sharey=True)[0]
+    for axes, metric in zip(row, metrics, strict=True):
+        scale = 100 if TITLES[metric][1] == "share" else 1
+        bars = []
+        for point in (line["point"] for line in ranked):
+            cells = groups[json.dumps(point)]
+            values = [scale * value for value in _values(cells, metric, target)]
+            name = ", ".join(shown(value) for value in point.values())
+            accuracy = max((c["best_accuracy"] for c in cells if known(c["best_accuracy"])), default=None)
+            bars.append(Bar(name, _COLOUR, values, len(cells), f"not reached (best {percent(accuracy)})"))
+        unit = "count" if scale == 100 else TITLES[metric][1]
+        draw_bars(axes, bars, _axis(metric, target), unit)
+    return figure
+
+
+def _values(cells: Sequence[Result], metric: str, target: float | None) -> list[float]:
+    """Return the metric of the seeds that have it."""
+    states: list[Mapping[str, Any] | None] = [
+        at_target(cell, target) if metric in MEASURES else cell for cell in cells
+    ]
+    return [float(state[metric]) for state in states if state is not None and known(state[metric])]
+
+
+def _axis(metric: str, target: float | None) -> str:
+    name, unit = TITLES[metric]
+    name += {"seconds": " (s)", "share": " (%)"}.get(unit, "")
+    if metric not in MEASURES:
+        return name
+    return f"{name} in total" if target is None else f"{name} to {goal(target)}"
