@@ -23,6 +23,7 @@ from hiflash.errors import ConfigError
 from hiflash.learn.native_build import cache_folder
 
 SECONDS = 280  # on a very busy machine
+SOURCES = (ray_scenarios.__file__, str(Path(hiflash.__file__).parent))  # not what else may be installed
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_run_on_ray_is_that_of_local_workers(
         **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
         "HOME": str(tmp_path / "home"),  # Ray keeps its token there
         "HIFLASH_CACHE": str(cache_folder().parent),
-        "PYTHONPATH": str(Path(ray_scenarios.__file__).parent),
+        "PYTHONPATH": os.pathsep.join(str(Path(file).parent) for file in SOURCES),
         "RAY_TMPDIR": ray_folder,
     }
     script = [sys.executable, "-W", "error", ray_scenarios.__file__, scenario, str(tmp_path)]
@@ -74,6 +75,9 @@ def test_a_run_on_ray_is_that_of_local_workers(
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
     assert process.returncode == 0, said
     assert said.endswith("done\n")
     assert left == []
