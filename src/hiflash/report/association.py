@@ -35,7 +35,8 @@ _PANELS: tuple[tuple[str, Callable[[Row], float]], ...] = (
     ("Mean response latency (ms)", lambda row: row.mean_latency_ms),
     ("Waiting time (ms)", lambda row: row.waiting_ms),
 )
-_SIZES = "Clients of an edge (smallest, mean, largest)"
+_CHOSEN = "chosen: lambda {:g}, where total JS and mean latency,\neach scaled to 0..1, have the smallest sum"
+_SIZES = "Clients of an edge (smallest to largest)"
 
 
 def association_table(study: Study) -> Table:
@@ -46,9 +47,7 @@ def association_table(study: Study) -> Table:
         title=f"{study.title}: {sum(study.rows[0].cluster_sizes)} clients, {edges} edges",
         title_style="bold",
         pad_edge=False,
-        caption="bold: total JS and mean latency, each scaled to 0..1, have the smallest sum"
-        if study.chosen is not None
-        else None,
+        caption=None if study.chosen is None else _CHOSEN.format(study.rows[study.chosen].weight),
     )
     for head in (
         "strategy",
@@ -63,7 +62,7 @@ def association_table(study: Study) -> Table:
     for place, row in enumerate(study.rows):
         table.add_row(
             row.strategy,
-            "-" if row.weight is None else f"{row.weight:g}",
+            "-" if row.weight is None else f"{row.weight:g}" + " *" * (place == study.chosen),
             f"{row.total_js:.3f}",
             f"{row.mean_latency_ms:.1f}",
             f"{row.waiting_ms:.1f}",
@@ -81,10 +80,14 @@ def draw_association(study: Study, stem: Path) -> list[Path]:
     panels = figure.subplots(2, 2).ravel()
     if study.chosen is None:
         for axes, (title, value) in zip(panels, _PANELS, strict=False):
-            _draw_bars(axes, title, study.rows, [value(row) for row in study.rows])
-        _draw_bars(panels[3], _SIZES, study.rows, [float(np.mean(row.cluster_sizes)) for row in study.rows])
-        for place, row in enumerate(study.rows):
-            panels[3].plot([min(row.cluster_sizes), max(row.cluster_sizes)], [place] * 2, color=INK, lw=1.2)
+            values = [value(row) for row in study.rows]
+            _draw_bars(axes, title, study.rows, [0.0] * len(values), values, [f"{v:.3g}" for v in values])
+        least = [min(row.cluster_sizes) for row in study.rows]
+        most = [max(row.cluster_sizes) for row in study.rows]
+        texts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(least, most, strict=True)]
+        # Half a client on either side, so that clusters of one size are a bar too.
+        ends = [a - 0.5 for a in least], [b + 0.5 for b in most]
+        _draw_bars(panels[3], _SIZES, study.rows, *ends, texts)
         return save(figure, stem)
     swept = [row for row in study.rows if row.strategy == "heterogeneity"]
     levels = [row for row in study.rows if row.strategy != "heterogeneity"]
@@ -92,6 +95,7 @@ def draw_association(study: Study, stem: Path) -> list[Path]:
         _draw_curve(axes, title, swept, value)
         for row in levels:
             axes.axhline(value(row), color=_COLOURS[row.strategy], linestyle="--", linewidth=1.4, zorder=1.5)
+        axes.set_ylim(0, 1.08 * max(value(row) for row in study.rows) or 1)
     _draw_sizes(panels[3], swept)
     chosen = study.rows[study.chosen].weight
     for axes in panels:
@@ -119,7 +123,6 @@ def _draw_curve(axes: Axes, title: str, rows: Sequence[Row], value: Callable[[Ro
         marker="o",
         markersize=3.5,
     )
-    axes.set_ylim(bottom=0)
 
 
 def _draw_sizes(axes: Axes, rows: Sequence[Row]) -> None:
@@ -137,31 +140,38 @@ def _draw_sizes(axes: Axes, rows: Sequence[Row]) -> None:
         label="smallest to largest",
     )
     axes.plot(weights, [np.median(row.cluster_sizes) for row in order], color=hue, lw=1.8, label="median")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * max(max(row.cluster_sizes) for row in rows))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.legend(frameon=False, fontsize=FONT - 1, labelcolor=INK, loc="lower right")
 
 
-def _draw_bars(axes: Axes, title: str, rows: Sequence[Row], values: Sequence[float]) -> None:
+def _draw_bars(
+    axes: Axes,
+    title: str,
+    rows: Sequence[Row],
+    starts: Sequence[float],
+    ends: Sequence[float],
+    texts: Sequence[str],
+) -> None:
     style(axes, title)
-    axes.barh(
-        range(len(rows)), values, height=0.6, color=[_COLOURS[row.strategy] for row in rows], alpha=0.85
-    )
+    widths = [end - start for start, end in zip(starts, ends, strict=True)]
+    colours = [_COLOURS[row.strategy] for row in rows]
+    axes.barh(range(len(rows)), widths, left=starts, height=0.6, color=colours, alpha=0.85)
     axes.set_yticks(range(len(rows)), [row.strategy for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
-    for place, value in enumerate(values):
+    for place, (end, text) in enumerate(zip(ends, texts, strict=True)):
         axes.annotate(
-            f"{value:.3g}",
-            (value, place),
+            text,
+            (end, place),
             xytext=(5, 0),
             textcoords="offset points",
             va="center",
             fontsize=FONT - 1,
             color=INK,
         )
-    axes.set_xlim(0, axes.get_xlim()[1] * 1.15)
+    axes.set_xlim(0, max(ends) * 1.25 or 1)
 
 
 def _weight(row: Row) -> float:
