@@ -196,22 +196,22 @@ SETUPS = {
 
 # (final weights, event log) after 300 communications
 GOLDEN: dict[str, tuple[str, str]] = {
-    "admit": ("ab4eaed8c4eabdc2", "6141ccdc19959d94"),
-    "discard": ("23e368690c1baad5", "98e72f77de827e05"),
-    "cancel": ("937d8504a48e2d77", "d696fc28a3582284"),
-    "delta": ("a6903cd4e0868709", "98e72f77de827e05"),
-    "fixed": ("ccb4c6d9cbac4ba4", "8689b09999db56a2"),
-    "lossy": ("bfaa6c75814e91be", "b05fa4dd386cf5bd"),
-    "fedasync": ("919c1f33533d8f78", "75702d09bae55ba9"),
-    "hierfavg": ("82d66399c62eb22e", "79156446b63f5c3a"),
-    "hierfavg deadline": ("f5a5fd42d16a2030", "9b0cd32a55f1217f"),
-    "fedavg": ("e54773691e78b711", "7e881db53f939c60"),
-    "tifl": ("2e10e374ebb7c5cb", "2cba2e4cc3ca8fb7"),
-    "fedbuff": ("28c83eda247f17a3", "645d5d8618842179"),
-    "fedat": ("bcef01c3efbd0aa5", "c1864e5f3068ea87"),
-    "parallel": ("31c08c20a0750b62", "1731745fc0feeaa3"),
-    "latency": ("938f7035725b9bb8", "937527cba969a9ae"),
-    "skip slowest": ("dec057e9113f22c9", "21d602588bb5d1ad"),
+    "admit": ("ab4eaed8c4eabdc2", "5d1c436e7a0f1439"),
+    "discard": ("23e368690c1baad5", "62c8c856e3703cc8"),
+    "cancel": ("937d8504a48e2d77", "65fbb485b26ae25e"),
+    "delta": ("a6903cd4e0868709", "62c8c856e3703cc8"),
+    "fixed": ("ccb4c6d9cbac4ba4", "25c70cc01a0d77c2"),
+    "lossy": ("bfaa6c75814e91be", "fa38886225f4ced7"),
+    "fedasync": ("919c1f33533d8f78", "e11cdd6e59e693b4"),
+    "hierfavg": ("82d66399c62eb22e", "72000bf46823dd44"),
+    "hierfavg deadline": ("f5a5fd42d16a2030", "06940bbb52abff7e"),
+    "fedavg": ("e54773691e78b711", "35ea38ebf2ae5ac4"),
+    "tifl": ("2e10e374ebb7c5cb", "6ae5b7fe53d50438"),
+    "fedbuff": ("28c83eda247f17a3", "77a7703251948567"),
+    "fedat": ("bcef01c3efbd0aa5", "ebed08329d5fab89"),
+    "parallel": ("31c08c20a0750b62", "8f52f71297c49891"),
+    "latency": ("938f7035725b9bb8", "094397d266dceef9"),
+    "skip slowest": ("dec057e9113f22c9", "3b7f18c35bafa25b"),
 }
 
 
