@@ -6,12 +6,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hiflash.core.association import (
+    edge_iid,
+    edge_noniid,
     js_divergence,
     js_per_edge,
     label_distribution,
     latency_tiers,
     random_association,
+    response_latency_ms,
+    waiting_ms,
 )
+from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 
 
@@ -128,3 +133,34 @@ def test_latency_tiers_rank_clients_and_differ_in_size_by_at_most_one():
 
 def test_clients_of_equal_latency_are_ranked_by_id():
     assert latency_tiers(np.ones(6), 3) == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_edge_iid_gives_every_edge_as_many_clients_of_each_class():
+    # 12 one-class clients of 3 classes on 4 edges: each edge gets one of each class.
+    counts = np.eye(3, dtype=np.int64)[np.arange(12) % 3] * 5
+    clusters = edge_iid(counts, 4, rng(0, "a"))
+    assert [counts[cluster].sum(axis=0).tolist() for cluster in clusters] == [[5, 5, 5]] * 4
+    assert sum(js_per_edge(counts, clusters)) == 0.0
+
+
+def test_edge_noniid_gives_every_edge_only_so_many_classes():
+    # 60 clients of 10 classes on 6 edges with 5 classes each: every class is on 6 * 5 / 10 = 3 edges.
+    counts = np.eye(10, dtype=np.int64)[np.arange(60) % 10]
+    clusters = edge_noniid(counts, 6, 5, rng(0, "a"))
+    held = [set(np.flatnonzero(counts[cluster].sum(axis=0)).tolist()) for cluster in clusters]
+    assert [len(classes) for classes in held] == [5] * 6
+    assert [sum(label in classes for classes in held) for label in range(10)] == [3] * 10
+    assert sorted(client for cluster in clusters for client in cluster) == list(range(60))
+
+
+def test_edge_noniid_with_too_few_classes_per_edge_is_refused():
+    counts = np.eye(10, dtype=np.int64)
+    with pytest.raises(ConfigError, match="leaves some of 10 classes without an edge; use at least 5"):
+        edge_noniid(counts, 2, 4, rng(0, "a"))
+
+
+def test_response_latency_and_waiting_by_hand():
+    latency_s = np.array([0.010, 0.030, 0.020, 0.040])
+    # Slowest of each edge: 30 and 40 ms. Waiting: (0 + 20) / 2 = 10 and (0 + 20) / 2 = 10 ms.
+    assert response_latency_ms(latency_s, [[0, 1], [2, 3]]) == pytest.approx(35.0)
+    assert waiting_ms(latency_s, [[0, 1], [2, 3]]) == pytest.approx(10.0)
