@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -24,9 +24,11 @@ from pydantic import (
 )
 
 from hiflash.core.methods import METHODS
-from hiflash.core.robust import Rule
 from hiflash.errors import ConfigError
 from hiflash.settings import explain, flatten, nest, read_toml
+
+if TYPE_CHECKING:
+    from hiflash.core.robust import Rule
 
 __all__ = ["Config", "describe_keys", "inapplicable"]
 
@@ -131,6 +133,8 @@ class _Aggregation(_Section):
 
     def rule(self) -> Rule:
         """Return the rule that these keys describe."""
+        from hiflash.core.robust import Rule  # with it comes numpy, and help should be quick
+
         clip_norm = math.inf if self.clip_norm == "none" else self.clip_norm
         return Rule(self.aggregate, self.trim, self.byzantine, self.krum_keep, clip_norm)
 
