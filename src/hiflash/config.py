@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -27,10 +27,12 @@ from pydantic import (
 
 from hiflash.applicability import out_of_place
 from hiflash.core.methods import METHODS
-from hiflash.core.robust import Rule
 from hiflash.errors import ConfigError
 from hiflash.parts import MIXINGS, THRESHOLDS
 from hiflash.settings import explain, flatten, nest, read_settings
+
+if TYPE_CHECKING:
+    from hiflash.core.robust import Rule
 
 __all__ = ["Config", "describe_keys", "inapplicable"]
 
@@ -145,6 +147,8 @@ class _Aggregation(_Section):
 
     def rule(self) -> Rule:
         """Return the rule that these keys describe."""
+        from hiflash.core.robust import Rule  # with it comes numpy, and help should be quick
+
         clip_norm = math.inf if self.clip_norm == "none" else self.clip_norm
         return Rule(self.aggregate, self.trim, self.byzantine, self.krum_keep, clip_norm)
 
