@@ -179,7 +179,7 @@ def comparison(folder: Path) -> None:
     local = [result.digest for result in compare(**common).results]
     apart = compare(directory=folder / "apart", processes=2, engine="ray", workers=2, **common)
     assert [result.digest for result in apart.results] == local
-    assert 'address = "local"' in (folder / "apart" / "hifl-noniid2-s0" / "config.toml").read_text()
+    assert 'address = "local"' in (apart.results[1].path / "config.toml").read_text()
     wait_until_alone()
     settings: dict[str, Any] = {**TINY, "workers": 2, "methods": ["hierfavg", "hifl"], "seeds": 1}
     settings |= {"data": DATA, "model": make_tiny_model, "edge.clients_per_round": 2}
