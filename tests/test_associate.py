@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny import TINY, assert_same_run, make_tiny_data, make_tiny_model
 
 import hiflash
 from hiflash.association import parse_sweep
 from hiflash.cli import main
 from hiflash.errors import ConfigError, Paused
 from hiflash.experiment import resume
+from tiny import TINY, assert_same_run, make_tiny_data, make_tiny_model
 
 STRATEGIES = ("random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid")
 SMALL = ["--federation.clients=30", "--federation.edges=5"]
