@@ -11,10 +11,11 @@ from hiflash.core.association import (
     js_divergence,
     js_per_edge,
     label_distribution,
+    latency_per_edge_ms,
     latency_tiers,
+    mean_of_peopled,
     random_association,
-    response_latency_ms,
-    waiting_ms,
+    waiting_per_edge_ms,
 )
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
@@ -161,6 +162,8 @@ def test_edge_noniid_with_too_few_classes_per_edge_is_refused():
 
 def test_response_latency_and_waiting_by_hand():
     latency_s = np.array([0.010, 0.030, 0.020, 0.040])
+    clusters = [[0, 1], [], [2, 3]]
     # Slowest of each edge: 30 and 40 ms. Waiting: (0 + 20) / 2 = 10 and (0 + 20) / 2 = 10 ms.
-    assert response_latency_ms(latency_s, [[0, 1], [2, 3]]) == pytest.approx(35.0)
-    assert waiting_ms(latency_s, [[0, 1], [2, 3]]) == pytest.approx(10.0)
+    assert latency_per_edge_ms(latency_s, clusters) == pytest.approx([30.0, 0.0, 40.0])
+    assert waiting_per_edge_ms(latency_s, clusters) == pytest.approx([10.0, 0.0, 10.0])
+    assert mean_of_peopled([30.0, 0.0, 40.0], clusters) == 35.0  # the edge without clients does not count
