@@ -21,6 +21,8 @@ BARS = {
     "overhead_share": ("", "below 0.10"),
     "control_plane_1m_s": ("s", "below 120, and 4 GiB"),
     "memory_growth_mb": ("MB", "flat"),
+    "association_100k_s": ("s", "below 60, and 4 GiB"),
+    "association_gap": ("", "-"),
 }
 
 
@@ -49,9 +51,10 @@ def main() -> int:
 
 
 def _function(name: str) -> Callable[[], Any]:
-    from benchmarks import peers, simulation, trainers
+    from benchmarks import association, peers, simulation, trainers
 
-    return next(getattr(module, name) for module in (trainers, simulation, peers) if hasattr(module, name))
+    modules = (trainers, simulation, peers, association)
+    return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def _table(found: dict[str, Any]) -> str:

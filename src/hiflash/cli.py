@@ -17,7 +17,7 @@ from hiflash.errors import ConfigError, HiFlashError, Paused, RunError
 __all__ = ["main"]
 
 FLAGS = ("help", "json")
-OPTIONS = ("resume", "name", "runs", "methods", "seeds", "processes")
+OPTIONS = ("resume", "name", "runs", "methods", "seeds", "processes", "strategy", "sweep")
 PAUSED = 130  # what a shell reports for a command that was interrupted
 
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         settings: dict[str, Any] = {}
-        if words and words[0] in ("run", "compare"):
+        if words and words[0] in ("run", "compare", "associate"):
             words, settings = _split(words)
         options = parser.parse_args(words)
         if getattr(options, "help_keys", False):
@@ -70,7 +70,19 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
     compare.set_defaults(call=_compare)
 
-    for command in (run, compare):
+    associate = commands.add_parser(
+        "associate", help="compare strategies of which client belongs to which edge", add_help=False
+    )
+    associate.add_argument("config", nargs="?", help="a TOML file with settings")
+    associate.add_argument(
+        "--strategy",
+        metavar="NAMES",
+        help="names with commas (federation.association if given, or heterogeneity)",
+    )
+    associate.add_argument("--sweep", metavar="NUMBERS", help="values of lambda, e.g. 0,50,...,1000")
+    associate.set_defaults(call=_associate)
+
+    for command in (run, compare, associate):
         command.add_argument("-h", "--help", action="store_true", dest="help_keys", help="show this help")
         command.add_argument("--name", help="name of the folder the run is saved in")
         command.add_argument("--runs", default="runs", metavar="FOLDER", help="where runs are saved (runs)")
@@ -207,6 +219,52 @@ def _compare(options: argparse.Namespace) -> int:
     console = Console()
     console.print(compare_table(numbers))
     _print_paths(console, folder, "compare.csv", "compare.png", "compare.pdf")
+    return 0
+
+
+def _associate(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import Progress, TimeElapsedColumn
+
+    from hiflash.association import SWEPT, associate, parse_sweep
+    from hiflash.config import Config
+    from hiflash.report.association import association_table
+    from hiflash.store.run_directory import check_name
+
+    config = Config.load(options.config, options.settings)
+    usual = (
+        SWEPT
+        if options.sweep or not config.gives("federation.association")
+        else config.federation.association
+    )
+    strategies = list(dict.fromkeys(name for name in (options.strategy or usual).split(",") if name))
+    sweep = parse_sweep(options.sweep) if options.sweep else ()
+    name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
+    folder = Path(options.runs) / name
+    try:
+        with Progress(
+            *Progress.get_default_columns()[:3],
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        ) as bars:
+            bar = bars.add_task("clients and resources", total=config.federation.clients)
+            study = associate(
+                config,
+                strategies=strategies,
+                sweep=sweep,
+                progress=lambda what, placed: bars.update(bar, description=what, completed=placed),
+            )
+    except KeyboardInterrupt:
+        print("stopped; nothing was written", file=sys.stderr)
+        return PAUSED
+    study.save(folder)
+    if options.json:
+        print(json.dumps(study.to_json()))
+        return 0
+    console = Console()
+    console.print(association_table(study))
+    _print_paths(console, folder, "associate.json", "associate.png", "associate.pdf")
     return 0
 
 

@@ -89,7 +89,7 @@ class Federation(_Section):
     reach: Count | Literal["all"] = _key(
         "all",
         'a whole number >= 1 or "all"',
-        "edges that a client can belong to: those with its best bandwidth",
+        "edges that reach a client: those with its best bandwidth",
     )
     classes_per_edge: Count = _key(5, "a whole number >= 1", "edge-noniid: classes that an edge holds")
     flat: bool = _key(False, "true or false", "no edge tier: every client talks to the cloud itself")
@@ -381,6 +381,12 @@ class Config(_Section):
                 f"federation.edges ({federation.edges}) must not exceed federation.clients "
                 f"({federation.clients}): an edge needs a client"
             )
+        by_labels = ("heterogeneity", "data", "edge-iid", "edge-noniid")
+        if self.data.name == "none" and federation.association in by_labels:
+            problems.append(
+                f"federation.association = {federation.association} needs labels, and data.name is none; "
+                "use random or latency"
+            )
         if federation.capacity != "none" and federation.capacity * federation.edges < federation.clients:
             problems.append(
                 f"federation.capacity ({federation.capacity}) x federation.edges ({federation.edges}) leaves "
@@ -436,6 +442,10 @@ class Config(_Section):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def gives(self, key: str) -> bool:
+        """Return whether somebody chose the value of a key."""
+        return key in self._given
 
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hiflash.engine.ray_executor import RayExecutor
 
-__all__ = ["Federation", "build"]
+__all__ = ["Federation", "build", "survey"]
 
 Log = Callable[[float, str, Mapping[str, Any]], None]
 
@@ -75,7 +75,33 @@ def build(
     parts: Sequence[Any] | None = None,
 ) -> Federation:
     """Return the federation of a configuration; `data`, `model` and `parts` are a user's own."""
-    from hiflash.learn.models import build_model, initial_weights
+    from hiflash.learn.models import initial_weights
+
+    data, name, make = _materials(config, data, model)
+    initial, spec, trainable = initial_weights(make, config.seed)
+    population = populate(config, data, parts, spec.size)
+    if config.trainer == "none" or data is None:
+        nothing = np.zeros(1, np.float32)  # a model that nobody looks into
+        return Federation(config, data, population, name, nothing, spec, trainable, None)
+    pool = _pool(config, data, population, make)
+    return Federation(config, data, population, name, initial, spec, trainable, pool)
+
+
+def survey(config: Config) -> tuple[Dataset | None, Population]:
+    """Return the data and clients of a configuration, associated at random; nothing can be trained."""
+    from hiflash.learn.models import initial_weights
+
+    data, _, make = _materials(config, None, None)
+    anywhere = {"federation.association": "random", "federation.reach": "all"}
+    values = initial_weights(make, config.seed)[1].size
+    return data, populate(config.with_settings(anywhere), data, None, values)
+
+
+def _materials(
+    config: Config, data: Dataset | None, model: nn.Module | Callable[[], nn.Module] | None
+) -> tuple[Dataset | None, str, Callable[[], nn.Module]]:
+    """Return the data, and name and maker of the model."""
+    from hiflash.learn.models import build_model
 
     if config.data.name == "own" and data is None:
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
@@ -90,13 +116,7 @@ def build(
     classes = 10 if data is None else data.classes
     # Nothing of this holds the data: Ray sends it to other processes.
     make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
-    initial, spec, trainable = initial_weights(make, config.seed)
-    population = populate(config, data, parts, spec.size)
-    if config.trainer == "none" or data is None:
-        nothing = np.zeros(1, np.float32)  # a model that nobody looks into
-        return Federation(config, data, population, name, nothing, spec, trainable, None)
-    pool = _pool(config, data, population, make)
-    return Federation(config, data, population, name, initial, spec, trainable, pool)
+    return data, name, make
 
 
 def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.association import Clusters, js_per_edge, latency_tiers, random_association
+from hiflash.core.association import Clusters, js_per_edge
 from hiflash.data import Dataset, Partition, label_counts, own_parts, partition
 from hiflash.errors import ConfigError
 from hiflash.resources import Resources, draw_resources
 from hiflash.seeding import rng
+from hiflash.strategies import cluster_clients
 
 __all__ = ["Population", "populate"]
 
@@ -53,7 +54,8 @@ def populate(config: Config, data: Dataset | None, parts: Sequence[Any] | None, 
         examples = np.array([len(part) for part in split.parts])
         labels = label_counts(data.y, split.parts, data.classes)
     resources = draw_resources(config, examples, features, values)
-    edge_clusters = [[0]] if config.cloud.schedule == "centralized" else _associate(config, resources)
+    centralized = config.cloud.schedule == "centralized"
+    edge_clusters = [[0]] if centralized else cluster_clients(config, resources, labels)
     clusters = [[client] for client in range(clients)] if config.federation.flat else edge_clusters
     return Population(examples, features, clusters, edge_clusters, split, labels, resources)
 
@@ -68,10 +70,3 @@ def _split(config: Config, data: Dataset, parts: Sequence[Any] | None) -> Partit
     if len(parts) != clients:
         raise ConfigError(f"parts has {len(parts)} clients, federation.clients is {clients}; make them equal")
     return own_parts(parts, len(data.y))
-
-
-def _associate(config: Config, resources: Resources) -> Clusters:
-    federation = config.federation
-    if federation.association == "latency":
-        return latency_tiers(resources.compute_s + resources.best_send_s, federation.edges)
-    return random_association(federation.clients, federation.edges, rng(config.seed, "association"))

@@ -17,6 +17,8 @@ __all__ = [
     "label_distribution",
     "latency_tiers",
     "random_association",
+    "response_latency_ms",
+    "waiting_ms",
 ]
 
 Clusters = list[list[int]]
@@ -70,6 +72,17 @@ def edge_noniid(counts: Counts, edges: int, classes_per_edge: int, stream: np.ra
         best = min(owners[int(main[client])], key=lambda edge: (len(clusters[edge]), edge))
         clusters[best].append(client)
     return [sorted(cluster) for cluster in clusters]
+
+
+def response_latency_ms(latency_s: Floats, clusters: Clusters | list[Counts]) -> float:
+    """Return the mean over edges of the slowest client's latency; `latency_s` is to a client's own edge."""
+    return 1000 * float(np.mean([latency_s[cluster].max() for cluster in clusters]))
+
+
+def waiting_ms(latency_s: Floats, clusters: Clusters | list[Counts]) -> float:
+    """Return the mean over edges of how much longer than its fastest client the others take."""
+    own = [latency_s[cluster] for cluster in clusters]
+    return 1000 * float(np.mean([(latency - latency.min()).mean() for latency in own]))
 
 
 def label_distribution(counts: Counts) -> Floats:

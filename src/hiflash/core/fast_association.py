@@ -10,8 +10,11 @@ are compared in the end, and with them ties and clusters, are those of the refer
 2. Of an edge's clients the `POOL` with the lowest bounds are remembered, and the bound of the next one. With
    t held fixed, a cluster that grew lowers the bounds outside the pool by no more than can be computed from
    the largest `g . p` among them. While the pool's winner stays below that, nobody outside is looked at.
-3. What the bound misses is a sum over classes of terms that are never negative. Adding the largest of them,
-   in single precision with a known error, rules out most of the rest.
+3. What the tangent misses is a sum over classes of terms that are never negative, each at least
+   `kappa (p - t)^2` up to a bounded p. While clusters are small two more products, of squares and deviations,
+   rule out most of what is left, and the terms themselves, class by class, most of the rest.
+
+Bounds are in single precision, lowered by more than that can be wrong.
 """
 
 from __future__ import annotations
@@ -33,8 +36,10 @@ Singles = npt.NDArray[np.float32]
 
 POOL = 512
 FIRST = 8  # clients of lowest bound that are evaluated at once, to have a cost to compare bounds with
-FEW = 128  # so many clients are evaluated without looking for closer bounds
-EDGES, ROWS = 64, 512  # edges in one product, rows in one evaluation: what stays in the caches
+CAP = 5.0  # times a class's share in the target: up to there its square counts
+YOUNG = 8  # mean clients; in a cluster with more the tangent misses little
+FEW = 256  # so many clients are evaluated without looking for closer bounds
+EDGES, ROWS = 16, 512  # edges in one product, rows in one evaluation: what stays in the caches
 SINGLE = 2.0**-24  # relative rounding error of single precision
 TINY = np.float32(1e-30)  # 0 log 0 = 0
 
@@ -82,8 +87,14 @@ class _Search:
         self.sizes = problem.sizes.astype(np.float64)
         self.mean_size = max(float(self.sizes.mean()), 1.0)
         self.features = problem.counts.astype(np.float32)
-        self.rounding = 1e-9 * (problem.weight + float(np.abs(problem.latency_ms).max()))
+        self.rounding = 8 * SINGLE * (problem.weight + float(np.abs(problem.latency_ms).max()))
         self.js_error = SINGLE * (classes + 16) * 4 * (math.log2(classes) + 1)
+        shares = self.sizes[:, None] * problem.target
+        self.deviations = (np.minimum(problem.counts, CAP * shares) - shares).astype(np.float32)
+        held = self.sizes[self.sizes > 0]
+        self.extremes = (float(held.min()), float(held.max())) if len(held) else (1.0, 1.0)
+        self.clients = np.arange(clients)
+        self._compact()
         self._forget_pools()
 
     def place(self, client: int, edge: int) -> None:
@@ -115,15 +126,28 @@ class _Search:
         found = dict(self._from_pools(np.array(known))) if known else {}
         others = [edge for edge in edges if edge not in found]
         if others:
-            clients = np.flatnonzero(self.alive)
-            # Without the copy every product would stride through the dead.
-            columns = np.ascontiguousarray(self.features[clients].T)
+            if left < 0.8 * len(self.clients):
+                self._compact()
             for start in range(0, len(others), EDGES):
-                found.update(self._from_all(np.array(others[start : start + EDGES]), clients, columns))
+                found.update(self._from_all(np.array(others[start : start + EDGES])))
         for edge in edges:
             if edge not in found:
                 self.open_edges.remove(edge)
         return [(edge, found[edge]) for edge in edges if edge in found]
+
+    def _compact(self) -> None:
+        """Lay out in single precision, side by side, what is needed of clients not placed yet."""
+        self.clients = self.clients[self.alive[self.clients]]
+        self.columns = np.ascontiguousarray(self.features[self.clients].T)
+        self.off_columns = np.ascontiguousarray(self.deviations[self.clients].T)
+        self.square_columns = self.off_columns**2
+        self.near_sizes = self.sizes[self.clients].astype(np.float32)
+        edges = len(self.held)
+        self.latencies = np.empty((edges, len(self.clients)), np.float32)
+        for edge in range(edges):
+            self.latencies[edge] = self.problem.latency_ms[edge].take(self.clients)
+            if self.problem.reachable is not None:
+                self.latencies[edge][~self.problem.reachable[edge].take(self.clients)] = np.inf
 
     def _forget_pools(self) -> None:
         edges, classes = self.held.shape
@@ -180,74 +204,125 @@ class _Search:
         sure = best < limit
         return list(zip(edges[sure].tolist(), winners[sure].tolist(), strict=True))
 
-    def _from_all(self, edges: Counts, clients: Counts, columns: Singles) -> list[tuple[int, int]]:
+    def _from_all(self, edges: Counts) -> list[tuple[int, int]]:
         """Return the winners among all unassociated clients, and make pools where they will be of use."""
-        weight, found, width = self.problem.weight, [], min(self.ids.shape[1], len(clients))
+        weight, found, clients = np.float32(self.problem.weight), [], self.clients
+        width = min(self.ids.shape[1], len(clients))
         slope, constant, level, error = self._tangents(edges)
-        products = slope.astype(np.float32) @ columns
-        sizes = self.sizes[clients] + 1e-300  # no samples at all: 0 / 1e-300 is 0
+        products = slope.astype(np.float32) @ self.columns
+        young = bool((self.size[edges] < YOUNG * self.mean_size).any())
+        squares = self._squares(edges) if young else None
+        gone = np.flatnonzero(~self.alive[clients])
+        total = np.empty_like(self.near_sizes)
         for row, edge in enumerate(edges.tolist()):
-            latency = self.problem.latency_ms[edge].take(clients)
-            if self.problem.reachable is not None:
-                latency[~self.problem.reachable[edge].take(clients)] = np.inf
-            mixed = (products[row] + level[row]) / (sizes + self.size[edge])
-            bounds = weight * mixed
-            bounds += latency
-            bounds += weight * constant[row] - error[row]
+            bounds = products[row]
+            bounds += np.float32(level[row])
+            np.add(self.near_sizes, np.float32(max(self.size[edge], 1e-30)), out=total)  # 0 / 1e-30 is 0
+            bounds /= total
+            steepest = bounds.max()
+            bounds += np.float32(constant[row])
+            bounds *= weight
+            bounds += self.latencies[edge]
+            bounds -= np.float32(error[row])
+            bounds[gone] = np.inf
             if bounds[bounds.argmin()] == np.inf:
                 continue
-            near = self._narrow(edge, clients, columns, bounds, latency)
-            costs = self._costs(np.array([edge]), clients[near], latency[near])
+            near = self._narrow(edge, bounds, None if squares is None else squares[row])
+            costs = self._costs_of(edge, near)
             winner = int(costs.argmin())
             found.append((edge, int(clients[near[winner]])))
-            # A pool is of use if it would have sufficed this time.
-            self.pooled[edge] = width == len(clients) or np.count_nonzero(bounds <= costs[winner]) < width
+            # A pool is of use if few of it would have had to be evaluated this time.
+            rivals = np.count_nonzero(bounds <= costs[winner])
+            self.pooled[edge] = width == len(clients) or rivals < width // 4
             if self.pooled[edge]:
                 order = np.argpartition(bounds, width) if width < len(clients) else np.arange(width)
-                self.ids[edge, :width] = clients[order[:width]]
-                self.latency[edge, :width] = latency[order[:width]]
+                pool = clients[order[:width]]
+                self.ids[edge, :width] = pool
+                self.latency[edge, :width] = self.problem.latency_ms[edge, pool]
+                self.latency[edge, :width][bounds[order[:width]] == np.inf] = np.inf
                 self.latency[edge, width:] = np.inf
                 self.beyond[edge] = bounds[order[width]] if width < len(clients) else np.inf
                 self.slope_then[edge], self.level_then[edge] = slope[row], level[row]
-                self.size_then[edge], self.steepest[edge] = self.size[edge], mixed.max()
+                self.size_then[edge], self.steepest[edge] = self.size[edge], steepest
         return found
 
+    def _squares(self, edges: Counts) -> list[tuple[Singles, Singles, np.float32]]:
+        """Return per edge the products of squares and of deviations, and a constant, for `_narrow`.
+
+        With d = min(x, CAP q s) - q s and e = (held - q size) / (size + mean), the capped p of a client of
+        s samples has `(p - t) (size + s) = d + e (mean - s)`.
+        """
+        q, held, size = self.problem.target, self.held[edges], self.size[edges, None]
+        t = (held + self.mean_size * q) / (size + self.mean_size)
+        ends = [(held + CAP * q * s) / (size + s) for s in self.extremes]
+        far = np.maximum(*ends)
+        # Where the cap may lie below t, the square would count what is not missed.
+        valid = (np.minimum(*ends) >= t) & (far > 1.1 * t) & (q > 0)
+        t, far, q = np.where(valid, t, 1.0), np.where(valid, far, 2.0), np.where(valid, q, 1.0)
+        missed = (far * np.log2(far / t) - (far + q) * np.log2((far + q) / (t + q))) / 2
+        # What is missed over the square falls with p, so it is smallest at the far end.
+        kappa = np.where(valid, missed / (far - t) ** 2, 0.0)
+        excess = (held - self.problem.target * size) / (size + self.mean_size)
+        square = kappa.astype(np.float32) @ self.square_columns
+        cross = (2 * kappa * excess).astype(np.float32) @ self.off_columns
+        rest = (kappa * excess**2).sum(axis=1).astype(np.float32)
+        return list(zip(square, cross, rest, strict=True))
+
     def _narrow(
-        self, edge: int, clients: Counts, columns: Singles, bounds: Floats, latency: Floats
+        self, edge: int, bounds: Singles, squares: tuple[Singles, Singles, np.float32] | None
     ) -> Counts:
         """Return where the clients are that neither the bound nor a closer one, class by class, rules out.
 
         What the tangent misses of one class is `(p log2(p / t) - (p + q) log2((p + q) / (t + q))) / 2`.
         """
         q, held, size = self.problem.target, self.held[edge], self.size[edge]
+        near = np.array([bounds.argmin()])
+        best = self._costs_of(edge, near).min()
+        near = np.flatnonzero(bounds <= best)
+        if len(near) <= FEW or size == 0:  # a union may have no samples, and then no divergence either
+            return near
         t = (held + self.mean_size * q) / (size + self.mean_size)
         wanted = np.flatnonzero(q > 0)
         # Classes that the cluster lacks come first: there the tangent misses most.
         labels = wanted[np.argsort(t[wanted] / q[wanted])].tolist()
-        lowest = np.array([bounds.argmin()])
-        best = self._costs(np.array([edge]), clients[lowest], latency[lowest]).min()
-        near = np.flatnonzero(bounds <= best)
         lower = bounds[near]
-        share = (1 / (self.sizes[clients[near]] + max(size, 1))).astype(np.float32)
+        if squares is not None:
+            square, cross, rest = squares
+            off = np.float32(self.mean_size) - self.near_sizes[near]
+            rounded = np.float32(1 - 8 * SINGLE * (len(q) + 8))
+            least = rounded * (square.take(near) + rest * off**2) + off * cross.take(near)
+            least = np.maximum(least, 0) / (self.near_sizes[near] + np.float32(size)) ** 2
+            lower += np.float32(self.problem.weight) * rounded * least
+            kept = np.flatnonzero(lower <= best)
+            near, lower = near[kept], lower[kept]
+            if len(near) <= FEW:
+                return near
+        share = 1 / (self.near_sizes[near] + np.float32(size))
         missed = np.zeros(len(near), np.float32)
         for start, stop in ((0, 8), (8, 24), (24, len(labels))):
-            if len(near) <= FEW or size == 0:  # a union may have no samples, and then no divergence either
-                break
             first = near[np.argpartition(lower, FIRST)[:FIRST]]
-            best = min(best, self._costs(np.array([edge]), clients[first], latency[first]).min())
+            best = min(best, self._costs_of(edge, first).min())
             kept = np.flatnonzero(lower <= best)
-            near, share, missed = near[kept], share[kept], missed[kept]
+            near, share, missed, lower = near[kept], share[kept], missed[kept], lower[kept]
             for label in labels[start:stop]:
-                p = columns[label].take(near)
+                p = self.columns[label].take(near)
                 p += np.float32(held[label])
                 p *= share
                 both = p + np.float32(q[label])
                 missed += p * np.log(p / np.float32(t[label]) + TINY)
                 missed -= both * np.log(both / np.float32(t[label] + q[label]))
             closer = self.problem.weight * (missed / (2 * math.log(2)) - self.js_error)
-            lower = bounds[near] + np.maximum(closer, 0)
-        kept = np.flatnonzero(lower <= best)
-        return near.take(kept)
+            lower = np.maximum(lower, bounds[near] + closer.astype(np.float32))
+            if len(near) <= FEW:
+                break
+        return near.take(np.flatnonzero(lower <= best))
+
+    def _costs_of(self, edge: int, places: Counts) -> Floats:
+        """Return the costs of an edge's reachable clients that are at these places."""
+        clients = self.clients[places]
+        latency = self.problem.latency_ms[edge, clients]
+        latency[self.latencies[edge, places] == np.inf] = np.inf
+        return self._costs(np.array([edge]), clients, latency)
 
     def _costs(self, edges: Counts, clients: Counts, latency: Floats) -> Floats:
         """Return the costs of pairs, as the reference computes them; an unreachable one's is infinite."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.core.association import response_latency_ms, waiting_ms
 from hiflash.core.cost import Fluctuation, WanLink
 from hiflash.core.edge import Edge, Estimates
 from hiflash.seeding import rng
@@ -114,13 +115,12 @@ class World:
     @cached_property
     def response_latency_ms(self) -> float:
         """Return the mean over edges with clients of the slowest client's latency."""
-        return 1000 * float(np.mean([self.latency_s(m).max() for m in self._peopled()]))
+        return response_latency_ms(self.compute_s + self.send_s, self._peopled())
 
     @cached_property
     def waiting_ms(self) -> float:
         """Return the mean over edges with clients of how much longer than its fastest the others take."""
-        waits = [(self.latency_s(m) - self.latency_s(m).min()).mean() for m in self._peopled()]
-        return 1000 * float(np.mean(waits))
+        return waiting_ms(self.compute_s + self.send_s, self._peopled())
 
     def recluster(self, edge: int, cluster: npt.NDArray[np.int64], send_s: Floats) -> None:
         """Let an edge have this cluster, whose clients take so long to send to it.
@@ -157,8 +157,8 @@ class World:
         if self.fluctuation is not None:
             self.fluctuation.restore(state)
 
-    def _peopled(self) -> list[int]:
-        return [edge for edge, cluster in enumerate(self.clusters) if len(cluster)]
+    def _peopled(self) -> list[npt.NDArray[np.int64]]:
+        return [cluster for cluster in self.clusters if len(cluster)]
 
     def _round(self, edge: Edge, lease_id: int, index: int, now: float) -> RoundTiming:
         participants = edge.participants(lease_id, index)
