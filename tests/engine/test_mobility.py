@@ -263,6 +263,38 @@ def test_without_edges_a_client_uses_its_best_path_after_a_move_too(federations)
     assert engine.world.send_s[client] == edges.min()
 
 
+def test_latency_and_waiting_are_those_of_the_clusters_as_they_are(federations):
+    engine = simulator(federations(**{"mobility.absent": 0.7, "mobility.moves_per_s": 1.0}), [])
+    assert (engine.figures()["response_latency_ms"], engine.figures()["waiting_ms"]) != (0.0, 0.0)
+    engine.start()
+    engine.mobility.handle(Change("move", 1), 1.0)
+    send_s, compute_s = engine.mobility.send_s, engine.world.compute_s
+    own = [
+        [compute_s[k] + send_s[m, k] for k in cluster] for m, cluster in enumerate(engine.clusters) if cluster
+    ]
+    assert engine.figures()["response_latency_ms"] == pytest.approx(
+        1000 * np.mean([max(each) for each in own])
+    )
+    waits = [np.mean(each) - min(each) for each in own]
+    assert engine.figures()["waiting_ms"] == pytest.approx(1000 * np.mean(waits))
+
+
+def test_repairs_and_joins_keep_to_the_edges_that_reach_a_client(federations):
+    history: list[Any] = []
+    engine = simulator(federations(**VARIANTS["near"]), history)
+    engine.start()
+    changed = 0
+    for _ in range(300):
+        engine.step()
+        for _, kind, row in history:
+            goes = [[row["client"], None, row["edge"]]] if kind == "join" else row.get("switched", [])
+            for client, _, edge in goes:
+                assert edge in np.argsort(engine.mobility.send_s[:, client])[:2]  # federation.reach
+                changed += 1
+        history.clear()
+    assert changed > 5
+
+
 def test_the_last_client_never_leaves_and_nobody_joins_who_is_there(federations):
     history: list[Any] = []
     engine = simulator(federations(**{"mobility.leaves_per_s": 50.0, "mobility.joins_per_s": 0.0}), history)
