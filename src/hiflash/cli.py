@@ -229,15 +229,14 @@ def _associate(options: argparse.Namespace) -> int:
     from hiflash.association import SWEPT, associate, parse_sweep
     from hiflash.config import Config
     from hiflash.report.association import association_table
+    from hiflash.settings import flatten, read_toml
     from hiflash.store.run_directory import check_name
 
-    config = Config.load(options.config, options.settings)
-    usual = (
-        SWEPT
-        if options.sweep or not config.gives("federation.association")
-        else config.federation.association
-    )
-    strategies = list(dict.fromkeys(name for name in (options.strategy or usual).split(",") if name))
+    given = {**(flatten(read_toml(Path(options.config))) if options.config else {}), **options.settings}
+    usual = SWEPT if options.sweep else str(given.get("federation.association", SWEPT))
+    names = (options.strategy or usual).split(",")
+    strategies = list(dict.fromkeys(name for name in names if name)) or [usual]
+    config = Config.load(options.config, {**options.settings, "federation.association": strategies[0]})
     sweep = parse_sweep(options.sweep) if options.sweep else ()
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
     folder = Path(options.runs) / name

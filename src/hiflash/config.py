@@ -403,10 +403,6 @@ class Config(_Section):
             raise ValueError("\n".join(problems))
         return self
 
-    def gives(self, key: str) -> bool:
-        """Return whether somebody chose the value of a key."""
-        return key in self._given
-
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""
         skipped = {
