@@ -239,10 +239,6 @@ class Config(Section):
             )
         return problems
 
-    def gives(self, key: str) -> bool:
-        """Return whether somebody chose the value of a key."""
-        return key in self._given
-
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""
         flat = flatten(self.model_dump(mode="json"))

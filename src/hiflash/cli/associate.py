@@ -37,15 +37,13 @@ def _associate(options: argparse.Namespace) -> int:
     from hiflash.cells import listed
     from hiflash.config import Config
     from hiflash.report.association import association_table
+    from hiflash.settings import read_settings
     from hiflash.store.run_directory import check_name
 
-    config = Config.load(options.config, options.settings)
-    usual = (
-        SWEPT
-        if options.sweep or not config.gives("federation.association")
-        else config.federation.association
-    )
-    strategies = listed("--strategy", options.strategy or usual)
+    given = {**read_settings(options.config), **options.settings}
+    usual = SWEPT if options.sweep else str(given.get("federation.association", SWEPT))
+    strategies = listed("--strategy", options.strategy or usual) or [usual]
+    config = Config.load(options.config, {**options.settings, "federation.association": strategies[0]})
     sweep = parse_sweep(options.sweep) if options.sweep else ()
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
     folder = Path(options.runs) / name

@@ -53,7 +53,7 @@ def edge_iid(counts: Counts, edges: int, stream: np.random.Generator) -> Cluster
 def edge_noniid(counts: Counts, edges: int, classes_per_edge: int, stream: np.random.Generator) -> Clusters:
     """Return clusters that hold only some classes each: a client joins an edge that has its main class.
 
-    Every class belongs to equally many edges (+-1); of those a client joins the one with fewest clients.
+    Every class belongs to equally many edges (+-1), and its clients are dealt out to those in turn.
     """
     main = _main_class(counts)
     present = np.unique(main)
@@ -69,9 +69,10 @@ def edge_noniid(counts: Counts, edges: int, classes_per_edge: int, stream: np.ra
         for place in range(edge * per_edge, (edge + 1) * per_edge):
             owners[dealt[place % len(dealt)]].append(edge)
     clusters: Clusters = [[] for _ in range(edges)]
-    for client in stream.permutation(len(counts)).tolist():
-        best = min(owners[int(main[client])], key=lambda edge: (len(clusters[edge]), edge))
-        clusters[best].append(client)
+    for label in dealt:
+        turns = sorted(owners[label], key=lambda edge: (len(clusters[edge]), edge))
+        for turn, client in enumerate(stream.permutation(np.flatnonzero(main == label)).tolist()):
+            clusters[turns[turn % len(turns)]].append(client)
     return [sorted(cluster) for cluster in clusters]
 
 
