@@ -34,12 +34,12 @@ Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
-POOL = 512
+POOL = 1024
 FIRST = 8  # clients of lowest bound that are evaluated at once, to have a cost to compare bounds with
 CAP = 5.0  # times a class's share in the target: up to there its square counts
 YOUNG = 8  # mean clients; in a cluster with more the tangent misses little
 FEW = 256  # so many clients are evaluated without looking for closer bounds
-EDGES, ROWS = 16, 512  # edges in one product, rows in one evaluation: what stays in the caches
+EDGES, ROWS = 48, 512  # edges in one product, rows in one evaluation: what stays in the caches
 SINGLE = 2.0**-24  # relative rounding error of single precision
 TINY = np.float32(1e-30)  # 0 log 0 = 0
 
@@ -233,7 +233,7 @@ class _Search:
             found.append((edge, int(clients[near[winner]])))
             # A pool is of use if few of it would have had to be evaluated this time.
             rivals = np.count_nonzero(bounds <= costs[winner])
-            self.pooled[edge] = width == len(clients) or rivals < width // 4
+            self.pooled[edge] = width == len(clients) or rivals < width // 8
             if self.pooled[edge]:
                 order = np.argpartition(bounds, width) if width < len(clients) else np.arange(width)
                 pool = clients[order[:width]]
