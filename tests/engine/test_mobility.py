@@ -291,6 +291,21 @@ def test_repairs_and_joins_keep_to_the_edges_that_reach_a_client(federations):
     assert changed > 5
 
 
+def test_an_edge_that_waits_asks_again_with_what_its_new_cluster_will_take(federations):
+    engine = simulator(federations(**{"mobility.leaves_per_s": 1.0}), [])
+    engine.start()
+    change, check_in = engine.mobility.handle(Change("leave", 1), 0.0)
+    edge = engine.edges[change.edge]
+    assert change.examples == edge.examples == sum(plan.examples for plan in edge.plans.values())
+    assert len(edge.everyone) == 2  # of three
+    latency_s = engine.world.compute_s + engine.mobility.send_s[edge.edge]
+    assert check_in.request_id == edge.request_id == 2
+    assert check_in.costs.train_s == pytest.approx(edge.rounds * latency_s[list(edge.everyone)].max())
+    assert check_in.costs.compute_s == pytest.approx(
+        edge.rounds * engine.world.compute_s[list(edge.everyone)].sum()
+    )
+
+
 def test_the_last_client_never_leaves_and_nobody_joins_who_is_there(federations):
     history: list[Any] = []
     engine = simulator(federations(**{"mobility.leaves_per_s": 50.0, "mobility.joins_per_s": 0.0}), history)
