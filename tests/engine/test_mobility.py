@@ -480,13 +480,13 @@ def test_mobility_from_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "moving.toml").write_text(
         "[mobility]\nmoves_per_s = 5\njoins_per_s = 2\nleaves_per_s = 2\nabsent = 0.25\nrepair_s = 0.5\n"
     )
-    done = hiflash_run("moving.toml", "--trainer=none", "--stop.virtual_s=6", "--json")
+    done = hiflash_run("moving.toml", "--trainer=none", "--stop.virtual_s=3", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     lines = (tmp_path / "runs/moving/events.jsonl").read_text().splitlines()
     kinds = Counter(json.loads(line)["event"] for line in lines)
-    assert len(result["mobility"]["repairs"]) == kinds["repair"] == 11  # the stop comes before the twelfth
+    assert len(result["mobility"]["repairs"]) == kinds["repair"] == 5  # the stop comes before the sixth
     assert result["mobility"]["moves"] == kinds["move"] > 0
     assert sum(result["cluster_sizes"]) == 75 + kinds["join"] - kinds["leave"]
     assert result["total_js"] == pytest.approx(sum(result["js_per_edge"]))
-    assert result["communications"] > 20
+    assert result["communications"] > 10
