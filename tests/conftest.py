@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hiflash
+from hiflash import parts
+from hiflash.core.methods import METHODS
 from tiny import TINY, make_tiny_data, make_tiny_model
 
 
@@ -43,6 +45,17 @@ def resume_tiny(tiny_data: hiflash.Dataset) -> Callable[..., hiflash.Result]:
         return hiflash.resume(directory, data=tiny_data, model=make_tiny_model, **more)
 
     return resume
+
+
+@pytest.fixture
+def parts_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget what a test registers."""
+    kept = [(table, dict(table)) for table in (parts.MIXINGS, parts.THRESHOLDS, METHODS)]
+    monkeypatch.setattr(parts, "_OWN", set())
+    yield
+    for table, before in kept:
+        table.clear()
+        table.update(before)
 
 
 @pytest.fixture(scope="session")

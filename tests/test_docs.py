@@ -40,7 +40,7 @@ def test_python_in_the_readme_runs(number: int, tmp_path: Path, monkeypatch: pyt
     assert isinstance(scope["result"], hiflash.Result)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick", "parts_as_before")
 @pytest.mark.parametrize("example", sorted(path.name for path in ROOT.glob("examples/*.py")))
 def test_examples_run(example: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")

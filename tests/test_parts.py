@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,15 +24,7 @@ class Newest(Stateful):
         return np.array(update)
 
 
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forget what a test registers."""
-    kept = [(table, dict(table)) for table in (parts.MIXINGS, parts.THRESHOLDS, METHODS)]
-    monkeypatch.setattr(parts, "_OWN", set())
-    yield
-    for table, before in kept:
-        table.clear()
-        table.update(before)
+pytestmark = pytest.mark.usefixtures("parts_as_before")
 
 
 def test_a_mixing_rule_of_ones_own_runs_and_may_use_any_setting(run_tiny: Any) -> None:

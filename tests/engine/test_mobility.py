@@ -470,7 +470,7 @@ def test_a_repair_needs_no_rates_and_a_comparison_leaves_out_what_does_not_apply
     assert Config(**{"mobility.repair_s": 5.0}).mobility.active
     assert not Config(**{"mobility.switching_cost": 5.0}).mobility.active
     settings = {"mobility.repair_s": 5.0, "mobility.moves_per_s": 1.0}
-    cells = plan(None, ["hifl", "fedavg", "centralized"], 1, settings)
+    cells = plan(methods=["hifl", "fedavg", "centralized"], seeds=1, settings=settings)
     assert [cell.config.mobility.repair_s for cell in cells] == [5.0, "none", "none"]
     assert [cell.config.mobility.moves_per_s for cell in cells] == [1.0, 1.0, 0.0]
 
