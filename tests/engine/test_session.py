@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,14 @@ def test_a_run_stops_at_its_own_target() -> None:
     assert run.targets["0.33"] == {
         "communications": 2, "client_steps": 20, "virtual_s": 20, "wan_bytes": 20, "total_cost": 20,
     }  # fmt: skip
+
+
+def test_a_loss_that_is_no_number_is_null() -> None:
+    run = session([0.1])
+    run.evaluate = lambda weights: (0.1, float("nan"))
+    run.run()
+    assert run.evaluations[-1]["loss"] is None
+    assert "NaN" not in json.dumps(run.evaluations)
 
 
 def test_a_model_that_did_not_change_is_not_tested_again() -> None:

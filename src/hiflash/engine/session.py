@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -186,7 +187,8 @@ class Session(Stateful):
         if self._tested is None or self._tested[0] != version:
             self._tested = (version, self.evaluate(self.engine.weights))
         accuracy, loss = self._tested[1]
-        row = {**self.engine.totals(), "version": version, "accuracy": accuracy, "loss": loss}
+        known = loss if math.isfinite(loss) else None  # JSON has no NaN
+        row = {**self.engine.totals(), "version": version, "accuracy": accuracy, "loss": known}
         self.evaluations.append(row)
         self.log(row["virtual_s"], "evaluate", {k: v for k, v in row.items() if k != "virtual_s"})
         recent = [evaluation["accuracy"] for evaluation in self.evaluations[-STABLE:]]
