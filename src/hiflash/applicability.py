@@ -81,7 +81,7 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
         if other == "cloud.schedule":
             return f"is for {SAID[values[0]]} methods, and {method} is {SAID.get(str(has))}; leave it out"
         if other == "federation.flat":
-            way_out = "use a method with edges"
+            way_out = "use federation.flat = false, or a method with edges"
             if key == "edge.aggregate":
                 way_out = "use cloud.aggregate with a synchronous method, or a method with edges"
             return f"needs edges, and {method} has none (federation.flat); {way_out}"
