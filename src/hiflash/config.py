@@ -178,6 +178,11 @@ class Config(Section):
         problems += self._mobility_problems()
         if self.data.name == "none" and self.trainer != "none":
             problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
+        if cloud.schedule == "centralized" and self.trainer == "none":
+            problems.append(
+                f'trainer = "none" trains nothing, and {self.method} is nothing but training; '
+                "use another trainer or method"
+            )
         for key, pair in (
             ("resources.f_ghz", self.resources.f_ghz),
             ("resources.bandwidth_mhz", self.resources.bandwidth_mhz),
