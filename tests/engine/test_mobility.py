@@ -346,6 +346,15 @@ def test_a_run_in_which_nothing_happens_is_the_run_without_mobility(run_tiny: Ru
         }  # fmt: skip
 
 
+@pytest.mark.usefixtures("no_figures")
+def test_the_first_event_is_about_the_clients_that_are_there(run_tiny: Run, tmp_path: Path) -> None:
+    result = run_tiny(mobility__absent=0.7, stop__communications=5, directory=tmp_path / "run")
+    start = json.loads((tmp_path / "run" / "events.jsonl").read_text().splitlines()[0])
+    assert sum(start["cluster_sizes"]) == 4
+    for name in ("cluster_sizes", "js_per_edge", "latency_per_edge_ms", "waiting_per_edge_ms"):
+        assert start[name] == getattr(result, name)  # nobody moves, joins or leaves later
+
+
 def test_divergence_and_latency_are_averaged_over_virtual_time(federations):
     engine = simulator(federations(**{"mobility.repair_s": 1.0, "mobility.switching_cost": 0.0}), [])
     engine.start()

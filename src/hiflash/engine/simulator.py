@@ -90,6 +90,8 @@ class Simulator(Stateful):
         self.log = log
         self.uplink = uplink or Uplink()
         self.mobility = mobility
+        # Whoever is absent at first is so from the beginning, also for those who look before the start.
+        self._opening = [] if mobility is None else mobility.start()
         self.now = 0.0
         self.heap: list[tuple[float, int, Any]] = []
         self.counter = 0
@@ -101,8 +103,8 @@ class Simulator(Stateful):
 
     def start(self) -> None:
         """Let every edge that has a client check in at time zero."""
+        self._from_edge(self._opening)
         if self.mobility is not None:
-            self._from_edge(self.mobility.start())
             for first in self.mobility.first():
                 self._push(*first)
         for edge in self.edges:
