@@ -234,8 +234,8 @@ class Config(Section):
             )
         if not federation.flat and federation.association == "latency":
             problems.append(
-                "mobility is for edges that are places, and the tiers of federation.association = "
-                '"latency" are none; use another association'
+                f"mobility.* is for edges that are places, and the tiers of {self.method} "
+                '(federation.association = "latency") are none; leave it out or use another association'
             )
         return problems
 
