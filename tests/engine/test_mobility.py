@@ -57,6 +57,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "edge.edge_rounds": [1],
         "cloud.threshold": 2,
     },
+    "tiers": {**FLAT, "method": "tifl", "cloud.participants": 4, "cloud.tiers": 2, "cloud.tier_interval": 2},
+    "buffered": {**FLAT, "method": "fedbuff", "cloud.concurrency": 4, "cloud.buffer": 3},
+    "skipping": {**LIVELY, "mobility.repair_s": "none", "cloud.threshold": "skip_slowest"},
 }
 
 

@@ -1,4 +1,4 @@
-"""How much a stale model counts, and how stale it may be (paper, sections 3.2 and 5.2)."""
+"""How stale a model may be when it arrives, and who decides that (paper, section 5.2)."""
 
 from __future__ import annotations
 
