@@ -54,6 +54,23 @@ def test_another_method_on_top_of_a_saved_configuration_brings_its_own_recipe(tm
     assert Config().with_settings({"data.name": "cifar10"}) == Config(data={"name": "cifar10"})
 
 
+def test_another_method_on_top_of_one_without_data_brings_its_own_recipe() -> None:
+    bare = {"data.name": "none", "trainer": "none"}
+    assert Config(**bare).with_settings({"method": "fedavg"}) == Config(method="fedavg", **bare)
+    placed = {**bare, "federation.association": "random"}  # hiflash alone could not do without labels
+    assert Config(method="hiflash", **placed).with_settings({"method": "hifl"}) == Config(**bare)
+    assert Config(**bare).with_settings({"data.name": "mnist", "trainer": "auto"}) == Config(
+        data={"name": "mnist"}
+    )
+
+
+@pytest.mark.parametrize("folder", ["/data/\u00fc \U0001f600", "C:\\data", 'a "b"\t\x7f'])
+def test_any_folder_survives_saving(folder: str, tmp_path: Path) -> None:
+    config = Config(**{"data.dir": folder})
+    (tmp_path / "c.toml").write_text(config.to_toml(), encoding="utf-8")
+    assert Config.load(tmp_path / "c.toml").data.dir == folder
+
+
 def test_workers_and_device_do_not_change_the_digest() -> None:
     assert Config(workers=1, device="cpu").digest() == Config(workers=2).digest()
     assert Config(seed=1).digest() != Config(seed=2).digest()

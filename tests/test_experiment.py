@@ -316,7 +316,7 @@ def test_without_training_the_same_things_happen(variant: str, run_tiny: Run, tm
     assert control.accuracy is None
 
 
-def test_without_data_every_client_counts_the_same() -> None:
+def test_without_data_every_client_counts_the_same(tmp_path: Path) -> None:
     result = hiflash.run(
         trainer="none",
         data={"name": "none"},
@@ -328,7 +328,8 @@ def test_without_data_every_client_counts_the_same() -> None:
     with pytest.raises(ConfigError, match='needs trainer = "none"'):
         hiflash.run(data={"name": "none"})
     with pytest.raises(ConfigError, match="nothing but training"):
-        hiflash.run(method="centralized", trainer="none")
+        hiflash.run(method="centralized", trainer="none", directory=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_model_that_cannot_be_compiled_runs_on_torch_with_one_line_of_notice(

@@ -117,9 +117,8 @@ class Config(Section):
         )
         if switched and below:
             # What the old method or dataset would have given anyway was no choice, and must not stick.
-            named = {name: below[name] for name in ("method", "data.name") if name in below}
-            usual = cls(**named).settings()
-            below = {k: v for k, v in below.items() if k in named or usual.get(k) != v}
+            usual = _usual(below)
+            below = {k: v for k, v in below.items() if k in ("method", "data.name") or usual.get(k) != v}
         sources = {key: where for key in below if key not in above}
         return cls(_sources=sources if below else {}, **nest({**below, **above}))
 
@@ -129,11 +128,7 @@ class Config(Section):
         if not isinstance(raw, dict):
             return raw
         given = flatten(raw)
-        method = given.get("method", "hifl")
-        recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
-        dataset = given.get("data.name", "mnist5k")
-        defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
-        settings = {**_defaults(), **defaults, **recipe, **given}
+        settings = {**_usual(given), **given}
         problems = [f"{key} {reason}" for key in given if (reason := out_of_place(key, settings))]
         if problems:
             raise ValueError("\n".join(problems))
@@ -183,6 +178,11 @@ class Config(Section):
         problems += self._mobility_problems()
         if self.data.name == "none" and self.trainer != "none":
             problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
+        if cloud.schedule == "centralized" and self.trainer == "none":
+            problems.append(
+                f'trainer = "none" trains nothing, and {self.method} is nothing but training; '
+                "use another trainer or method"
+            )
         for key, pair in (
             ("resources.f_ghz", self.resources.f_ghz),
             ("resources.bandwidth_mhz", self.resources.bandwidth_mhz),
@@ -234,8 +234,8 @@ class Config(Section):
             )
         if not federation.flat and federation.association == "latency":
             problems.append(
-                "mobility is for edges that are places, and the tiers of federation.association = "
-                '"latency" are none; use another association'
+                f"mobility.* is for edges that are places, and the tiers of {self.method} "
+                '(federation.association = "latency") are none; leave it out or use another association'
             )
         return problems
 
@@ -252,7 +252,9 @@ class Config(Section):
             if head and head[0] != section:
                 section = head[0]
                 lines += ["", f"[{section}]"]
-            lines.append(f"{name} = {json.dumps(value)}")
+            # Not with JSON's pairs of surrogates, which TOML does not know; DEL is all it forbids beside.
+            text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            lines.append(f"{name} = {text}")
         return "\n".join(lines) + "\n"
 
     def __eq__(self, other: object) -> bool:
@@ -277,6 +279,14 @@ def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
     no_edges = ("edge.edge_rounds", "edge.redraw", "edge.clients_per_round")
     out = {key for key in settings if out_of_place(key, settings)}
     return out | set(no_edges if settings["federation.flat"] else ())
+
+
+def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that the method and the dataset among the given ones bring."""
+    method, dataset = given.get("method", "hifl"), given.get("data.name", "mnist5k")
+    recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
+    defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
+    return {**_defaults(), **defaults, **recipe}
 
 
 @cache

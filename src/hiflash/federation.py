@@ -58,9 +58,7 @@ class Federation:
 
     def engine(self, log: Log) -> Engine:
         """Return the engine that this configuration asks for, at its start."""
-        if self.config.cloud.schedule == "centralized":
-            if self.pool is None:
-                raise ConfigError('trainer "none" trains nothing, and centralized is nothing but training')
+        if self.config.cloud.schedule == "centralized" and self.pool is not None:
             plan = client_plan(self.config, int(self.population.examples[0]))
             steps, seed = self.config.stop.steps, self.config.seed
             return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)

@@ -52,9 +52,7 @@ THRESHOLDS: dict[str, Callable[[Config], ThresholdPolicy]] = {
     "random": lambda config: RandomThreshold(config.cloud.threshold_max, config.seed),
     "parallel": lambda config: KeepParallel(config.cloud.parallelism),
     "latency": lambda config: LatencyAware(config.cloud.base_threshold, config.cloud.threshold_max),
-    "skip_slowest": lambda config: SkipSlowest(
-        config.cloud.base_threshold, config.cloud.skipped, config.units
-    ),
+    "skip_slowest": lambda config: SkipSlowest(config.cloud.base_threshold, config.cloud.skipped),
 }
 
 

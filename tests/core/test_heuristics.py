@@ -11,9 +11,12 @@ def costs(*durations: float) -> dict[int, EdgeCosts]:
     return {edge: EdgeCosts(1.0, 1.0, 0.0, duration, 0.0) for edge, duration in enumerate(durations)}
 
 
-def view(durations: tuple[float, ...], *leases: tuple[int, float], now: float = 0.0) -> CloudView:
+def view(
+    durations: tuple[float, ...], *leases: tuple[int, float], now: float = 0.0, examples: tuple[int, ...] = ()
+) -> CloudView:
     running = tuple(LeaseView(edge, 0, 8, 0.0, eta) for edge, eta in leases)
-    return CloudView(now=now, version=0, leases=running, costs=costs(*durations))
+    declared = dict(enumerate(examples or (10,) * len(durations)))
+    return CloudView(now=now, version=0, leases=running, costs=costs(*durations), examples=declared)
 
 
 def test_parallel_refuses_when_enough_edges_run():
@@ -59,12 +62,19 @@ def test_latency_grants_in_proportion_to_the_duration():
 
 
 def test_skip_slowest_refuses_the_slowest_and_no_others():
-    policy = SkipSlowest(3, skipped=2, edges=4)
+    policy = SkipSlowest(3, skipped=2)
     durations = (1.0, 9.0, 2.0, 9.0)
     assert [policy.decide(view(durations), edge) for edge in range(4)] == [3, REFUSE, 3, REFUSE]
     # of equally slow ones the lower index counts as slower
-    assert [SkipSlowest(3, 1, 4).decide(view(durations), edge) for edge in range(4)] == [3, REFUSE, 3, 3]
+    assert [SkipSlowest(3, 1).decide(view(durations), edge) for edge in range(4)] == [3, REFUSE, 3, 3]
 
 
 def test_skip_slowest_knows_nobody_as_slow_before_all_have_checked_in():
-    assert SkipSlowest(3, skipped=2, edges=3).decide(view((1.0, 9.0)), 1) == 3
+    assert SkipSlowest(3, skipped=2).decide(view((1.0, 9.0), examples=(10, 10, 10)), 1) == 3
+
+
+def test_skip_slowest_does_not_wait_for_an_edge_without_clients():
+    without = view((1.0, 9.0, 2.0), examples=(10, 10, 10, 0))
+    assert [SkipSlowest(3, skipped=1).decide(without, edge) for edge in range(3)] == [3, REFUSE, 3]
+    # with one edge left to ask, refusing it would end the run
+    assert [SkipSlowest(3, skipped=3).decide(without, edge) for edge in range(3)] == [3, REFUSE, REFUSE]

@@ -14,7 +14,7 @@ from hiflash.core.staleness import (
 
 
 def view(*leases: LeaseView, version: int = 0, now: float = 0.0) -> CloudView:
-    return CloudView(now=now, version=version, leases=leases, costs={})
+    return CloudView(now=now, version=version, leases=leases, costs={}, examples={})
 
 
 def lease(edge: int, *, base: int = 0, threshold: float, eta: float) -> LeaseView:

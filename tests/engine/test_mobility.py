@@ -57,6 +57,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "edge.edge_rounds": [1],
         "cloud.threshold": 2,
     },
+    "tiers": {**FLAT, "method": "tifl", "cloud.participants": 4, "cloud.tiers": 2, "cloud.tier_interval": 2},
+    "buffered": {**FLAT, "method": "fedbuff", "cloud.concurrency": 4, "cloud.buffer": 3},
+    "skipping": {**LIVELY, "mobility.repair_s": "none", "cloud.threshold": "skip_slowest"},
 }
 
 
@@ -346,6 +349,15 @@ def test_a_run_in_which_nothing_happens_is_the_run_without_mobility(run_tiny: Ru
         }  # fmt: skip
 
 
+@pytest.mark.usefixtures("no_figures")
+def test_the_first_event_is_about_the_clients_that_are_there(run_tiny: Run, tmp_path: Path) -> None:
+    result = run_tiny(mobility__absent=0.7, stop__communications=5, directory=tmp_path / "run")
+    start = json.loads((tmp_path / "run" / "events.jsonl").read_text().splitlines()[0])
+    assert sum(start["cluster_sizes"]) == 4
+    for name in ("cluster_sizes", "js_per_edge", "latency_per_edge_ms", "waiting_per_edge_ms"):
+        assert start[name] == getattr(result, name)  # nobody moves, joins or leaves later
+
+
 def test_divergence_and_latency_are_averaged_over_virtual_time(federations):
     engine = simulator(federations(**{"mobility.repair_s": 1.0, "mobility.switching_cost": 0.0}), [])
     engine.start()
@@ -456,6 +468,7 @@ def test_a_run_on_the_move_is_the_same_with_two_workers_and_when_resumed(
             "must be at most 500,000,000, got 501,000,000",
         ),
         ({"method": "centralized", "mobility.absent": 0.5}, "centralized has none; leave it out"),
+        ({"method": "fedat", "mobility.absent": 0.5}, "the tiers of fedat (federation.association"),
     ],
 )
 def test_impossible_settings_are_refused(given: dict[str, Any], said: str) -> None:

@@ -170,7 +170,7 @@ POLICIES = {
     "random": lambda: RandomThreshold(4, SEED),
     "parallel": lambda: KeepParallel(3),
     "latency": lambda: LatencyAware(2, 8),
-    "skip_slowest": lambda: SkipSlowest(2, 2, EDGES),
+    "skip_slowest": lambda: SkipSlowest(2, 2),
 }
 HIFL = {"threshold": "random", "rounds": (1, 2, 3)}
 SETUPS = {

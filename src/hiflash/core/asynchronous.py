@@ -75,7 +75,7 @@ class AsyncCloud(Cloud):
             LeaseView(lease.edge, lease.base_version, lease.threshold, lease.granted_at, max(now, lease.eta))
             for lease in self.leases.values()
         )
-        return CloudView(now=now, version=self.version, leases=leases, costs=self.costs)
+        return CloudView(now, self.version, leases, self.costs, self.examples)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state, the policy's and the mixing rule's included."""

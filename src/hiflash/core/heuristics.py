@@ -57,20 +57,21 @@ class SkipSlowest(Stateful):
     """A fixed threshold for all but the slowest edges, which are always refused.
 
     Cheap, and blind to whose data it leaves out. Who is slow is judged by the costs that edges declare
-    when they check in; before all have, nobody is known to be among the slowest.
+    when they check in; before all have that have clients, nobody is known to be among the slowest. Where no
+    more edges than those to be skipped have clients, the fastest is not.
     """
 
-    def __init__(self, threshold: float, skipped: int, edges: int) -> None:
+    def __init__(self, threshold: float, skipped: int) -> None:
         self.threshold = threshold
         self.skipped = skipped
-        self.edges = edges
 
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the threshold, or `REFUSE` for one of the slowest."""
-        if len(view.costs) < self.edges:
+        peopled = sum(1 for examples in view.examples.values() if examples)
+        if len(view.costs) < peopled:
             return self.threshold
-        slowest = sorted(view.costs, key=lambda m: (-view.costs[m].duration_s, m))[: self.skipped]
-        return REFUSE if edge in slowest else self.threshold
+        slowest = sorted(view.costs, key=lambda m: (-view.costs[m].duration_s, m))
+        return REFUSE if edge in slowest[: min(self.skipped, peopled - 1)] else self.threshold
 
 
 def _arrivals(first: float, every: float, until: float) -> int:

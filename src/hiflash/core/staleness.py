@@ -1,4 +1,4 @@
-"""How much a stale model counts, and how stale it may be (paper, sections 3.2 and 5.2)."""
+"""How stale a model may be when it arrives, and who decides that (paper, section 5.2)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,16 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class CloudView:
-    """What a policy may look at: the version, the open leases, and the edges' declared costs."""
+    """What a policy may look at: the version, the open leases, and what edges have declared.
+
+    `costs` are those of edges that have checked in; `examples` has all edges, with 0 for one without clients.
+    """
 
     now: float
     version: int
     leases: tuple[LeaseView, ...]
     costs: dict[int, EdgeCosts]
+    examples: dict[int, int]
 
 
 class ThresholdPolicy(Protocol):

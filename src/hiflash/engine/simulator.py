@@ -90,6 +90,8 @@ class Simulator(Stateful):
         self.log = log
         self.uplink = uplink or Uplink()
         self.mobility = mobility
+        # Whoever is absent at first is so from the beginning, also for those who look before the start.
+        self._opening = [] if mobility is None else mobility.start()
         self.now = 0.0
         self.heap: list[tuple[float, int, Any]] = []
         self.counter = 0
@@ -101,8 +103,8 @@ class Simulator(Stateful):
 
     def start(self) -> None:
         """Let every edge that has a client check in at time zero."""
+        self._from_edge(self._opening)
         if self.mobility is not None:
-            self._from_edge(self.mobility.start())
             for first in self.mobility.first():
                 self._push(*first)
         for edge in self.edges:
@@ -252,9 +254,7 @@ class Simulator(Stateful):
                         self.ledger.settle(lease_id, applied=False)
                     self._log("round", version=effect.version, leases=list(effect.leases),
                               dropped=list(effect.dropped))  # fmt: skip
-                case Expired():  # its books stay open: the edge goes on until it is told
-                    if effect.reason == "abandoned":
-                        self.ledger.settle(effect.lease_id, applied=False)
+                case Expired():  # its books stay open: the edge goes on until it is told, or gives up
                     self._log("expire", edge=effect.edge, lease=effect.lease_id, reason=effect.reason)
                 case Measure():
                     recall = None if self.recall is None else self.recall(self.cloud.weights)
@@ -378,7 +378,10 @@ class Simulator(Stateful):
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
+        self.ledger.settle(abandon.lease_id, applied=False)
         self._drop(abandon.lease_id)
+        if abandon.lease_id not in self.cloud.leases:  # it came too late before, so the cloud says nothing
+            self._log("expire", edge=abandon.edge, lease=abandon.lease_id, reason="abandoned")
         self._hand_in(replace(abandon, now=self.now))
 
     def _hand_in(self, last: Upload | Abandon, left: Weights | None = None) -> None:
