@@ -12,6 +12,8 @@ import pytest
 import hiflash
 from hiflash.core.methods import METHODS
 from hiflash.errors import ConfigError, Paused
+from hiflash.federation import build
+from tiny import TINY, make_tiny_data, make_tiny_model
 
 Run = Callable[..., hiflash.Result]
 
@@ -142,9 +144,23 @@ def test_skipping_the_slowest_leaves_them_out(run_tiny: Run) -> None:
         ({"method": "fedavg", "federation.association": "latency"}, "needs edges, and fedavg has none"),
         ({"method": "hifl", "cloud.mixing": "nonsense"}, "cloud.mixing must be"),
         ({"method": "nonsense"}, "method must be"),
+        ({"method": "fedat", "federation.association": "random"}, 'needs federation.association = "latency"'),
+        ({"method": "fedasync", "cloud.mixing": "tiers"}, "and edges"),
+        ({"resources.fluctuation_rho": 0.5}, 'is for resources.fluctuation = "on"'),
     ],
 )
 def test_a_setting_that_would_do_nothing_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         hiflash.Config(**settings)
     assert said in str(caught.value)
+
+
+def test_costs_of_all_methods_have_the_same_unit() -> None:
+    """A task of a client costs the same to compute, and a second of sending, whatever the association."""
+    units = set()
+    for method in ("fedavg", "fedat", "hifl", "hiflash"):
+        federation = build(hiflash.Config(method=method, **{**TINY, "data.name": "own", "model.name": "own"}),
+                           make_tiny_data(), make_tiny_model)  # fmt: skip
+        units.add(federation.engine(lambda *_: None).world.cost_unit_s)
+        federation.close()
+    assert len(units) == 1

@@ -28,6 +28,8 @@ SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centrali
 NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
     **{f"federation.{key}": (EDGES,) for key in ASSOCIATION},
     "client.batch_norm": (FEDERATED,),
+    "resources.fluctuation_rho": (("resources.fluctuation", ("on",)),),
+    "resources.fluctuation_spread": (("resources.fluctuation", ("on",)),),
     "edge.aggregate": (FEDERATED, EDGES),
     **{f"edge.{key}": (FEDERATED, EDGES, ("edge.aggregate", (rule,))) for key, rule in RULE.items()},
     "cloud.aggregate": (SYNC,),

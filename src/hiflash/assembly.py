@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.association import label_distribution, latency_tiers
+from hiflash.core.association import label_distribution, latency_tiers, random_association
 from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.compression import Codec, Downlink, Payloads, Uplink, make_codec
@@ -256,10 +256,11 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
     return World(
         compute_s=compute_s,
         send_s=send_s(config, population.resources, clusters) * hop,
-        # The unit of cost is the mean edge at H = 2, for flat methods too: so they can be compared.
+        # The unit of cost is the mean edge at H = 2 under the random association, whatever the method's is:
+        # an association that saves seconds must not be charged more for each.
         cost_unit_s=(
             2 * float(compute_s.sum()) / edges,
-            2 * float(population.resources.own_send_s(clusters).sum()) / edges,
+            2 * float(population.resources.own_send_s(_usual_clusters(config, population)).sum()) / edges,
         ),
         clusters=population.clusters,
         links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
@@ -269,6 +270,15 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
         if resources.fluctuation == "on"
         else None,
+    )
+
+
+def _usual_clusters(config: Config, population: Population) -> list[list[int]]:
+    """Return the clusters that the same clients would have at random."""
+    if config.federation.association == "random":
+        return population.edge_clusters
+    return random_association(
+        config.federation.clients, config.federation.edges, rng(config.seed, "association")
     )
 
 

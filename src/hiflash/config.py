@@ -171,6 +171,12 @@ class Config(Section):
             )
         if cloud.schedule == "sync" and cloud.selection == "tiers" and cloud.tiers > units:
             problems.append(f"cloud.tiers ({cloud.tiers}) must not exceed {kind} ({units})")
+        if cloud.mixing == "tiers" and (federation.flat or federation.association != "latency"):
+            problems.append(
+                'cloud.mixing = "tiers" weights tiers by their latency, and needs federation.association = '
+                f'"latency" and edges, got "{federation.association}"'
+                f"{' and federation.flat' if federation.flat else ''}"
+            )
         if cloud.threshold == "skip_slowest" and cloud.skipped >= units:
             problems.append(f"cloud.skipped ({cloud.skipped}) must be less than {kind} ({units})")
         if self.wan.topk != 0.01 and "topk" not in (self.wan.upload, self.wan.download):
