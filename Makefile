@@ -19,8 +19,8 @@ $(READY): pyproject.toml
 
 install: $(READY) ## create .venv and install hiflash with its tools
 
-run: $(READY) ## compare FedAvg, HierFAVG and HiFL on real digits: a table and a figure in runs/demo
-	$(BIN)/hiflash compare examples/demo.toml --methods fedavg,hierfavg,hifl --seeds 1 --name demo
+run: $(READY) ## compare FedAvg, HierFAVG, HiFL and HiFlash on real digits: tables and figures in runs/demo
+	$(BIN)/hiflash compare examples/demo.toml --name demo
 
 test: $(READY) ## run all fast tests
 	$(PYTEST)
