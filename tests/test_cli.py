@@ -33,12 +33,12 @@ def hiflash(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_is_quick_and_needs_no_heavy_import(tmp_path: Path) -> None:  # CPU time: machines are shared
+def test_help_is_quick_and_needs_no_heavy_import(tmp_path: Path) -> None:
     code = (
-        "import sys, time; begun = time.process_time(); from hiflash.cli import main\n"
+        "import sys, time; begun = time.perf_counter(); from hiflash.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'torch', 'numpy', 'pydantic', 'rich'} & set(sys.modules)\n"
-        "print(time.process_time() - begun, sorted(heavy))"
+        "print(time.perf_counter() - begun, sorted(heavy))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds, modules = done.stdout.splitlines()[-1].split(" ", 1)
@@ -195,7 +195,7 @@ def test_an_interrupted_run_resumes_to_the_same_digest_and_events(
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 130, err
-        assert time.monotonic() - asked < 15
+        assert time.monotonic() - asked < 5
         assert "resume with: hiflash run --resume runs/parts" in err
         assert not list((tmp_path / "runs/parts").glob(".*"))
     assert not (tmp_path / "runs/parts/result.json").exists()
