@@ -20,7 +20,7 @@ from hiflash.core.synchronous import SyncCloud
 from hiflash.engine.executor import Executor, promise
 from hiflash.engine.ledger import Ledger
 from hiflash.engine.mobility import Mobility, Paths
-from hiflash.engine.simulator import Simulator
+from hiflash.engine.simulator import Simulator, StandIn
 from hiflash.engine.world import World
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
@@ -45,8 +45,9 @@ def simulator(
     executor: Executor | None,
     recall: Callable[[Weights], tuple[float, ...]] | None,
     log: Log,
+    stand_in: StandIn | None = None,
 ) -> Simulator:
-    """Return a simulation at its start; no executor trains nothing.
+    """Return a simulation at its start; without an executor nothing is trained, or a stand-in is asked.
 
     Models have the shape `spec`, and their first `trained` numbers are learned. `recall` measures a model
     class by class, for methods that look at that.
@@ -91,6 +92,7 @@ def simulator(
         slot_s=config.resources.slot_s if slotted else None,
         limits=limits,
         recall=recall,
+        stand_in=stand_in,
         log=log,
         uplink=Uplink(upload, spec),
         mobility=_mobility(config, population, edges, world, of_clients, payloads, log)
@@ -152,6 +154,7 @@ def _cloud(
         slot_s=config.resources.slot_s,
         slotted=slotted,
         concurrency=_number(cloud.concurrency) or math.inf,
+        cost_unit_s=world.cost_unit_s,
         norm_bound=norm_bound,
         download=Downlink(download),
     )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from hiflash.engine.ray_executor import RayExecutor
 
-__all__ = ["Federation", "build", "survey"]
+__all__ = ["Federation", "build", "outline", "survey"]
 
 Log = Callable[[float, str, Mapping[str, Any]], None]
 
@@ -109,12 +109,17 @@ def build(
 
 def survey(config: Config) -> tuple[Dataset | None, Population]:
     """Return the data and clients of a configuration, associated at random; nothing can be trained."""
+    data, spec = outline(config)
+    anywhere = {"federation.association": "random", "federation.reach": "all"}
+    return data, populate(config.with_settings(anywhere), data, None, spec.size)
+
+
+def outline(config: Config) -> tuple[Dataset | None, Spec]:
+    """Return the data of a configuration and the shape of its model, which no seed changes."""
     from hiflash.learn.models import initial_weights
 
     data, _, make = _materials(config, None, None)
-    anywhere = {"federation.association": "random", "federation.reach": "all"}
-    values = initial_weights(make, config.seed)[1].size
-    return data, populate(config.with_settings(anywhere), data, None, values)
+    return data, initial_weights(make, config.seed)[1]
 
 
 def _materials(

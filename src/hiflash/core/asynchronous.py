@@ -57,6 +57,7 @@ class AsyncCloud(Cloud):
         slot_s: float,
         slotted: bool = True,
         concurrency: float = math.inf,
+        cost_unit_s: tuple[float, float] = (1.0, 1.0),
         **limits: Any,
     ) -> None:
         super().__init__(weights, examples, **limits)
@@ -67,6 +68,7 @@ class AsyncCloud(Cloud):
         self.slot_s = slot_s
         self.slotted = slotted
         self.concurrency = concurrency
+        self.cost_unit_s = cost_unit_s
         self.buffered: tuple[int, ...] = ()  # leases whose updates wait in the mixing rule's buffer
 
     def view(self, now: float) -> CloudView:
@@ -75,7 +77,9 @@ class AsyncCloud(Cloud):
             LeaseView(lease.edge, lease.base_version, lease.threshold, lease.granted_at, max(now, lease.eta))
             for lease in self.leases.values()
         )
-        return CloudView(now, self.version, leases, self.costs, self.examples)
+        return CloudView(
+            now, self.version, leases, self.costs, self.examples, self.slot_s, self.cost_unit_s
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state, the policy's and the mixing rule's included."""
@@ -92,6 +96,10 @@ class AsyncCloud(Cloud):
         """Return whether somebody waits for whom there may be a place."""
         return bool(self.waiting) and len(self.leases) < self.concurrency
 
+    def asked(self, slot: Slot) -> int | None:
+        """Return whose check-in this slot will answer first, None if it will answer nobody's."""
+        return self._draw(rng(self.seed, "slot", slot.index)) if self.answerable else None
+
     def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
         at_once = not self.slotted and self.concurrency == math.inf
         return self._answer(check_in.edge, check_in.now) if at_once else []
@@ -100,11 +108,13 @@ class AsyncCloud(Cloud):
         effects: list[Any] = []
         stream = rng(self.seed, "slot", slot.index)
         while self.answerable:
-            drawn = self._idle[stream.integers(len(self._idle))]
-            effects += self._answer(drawn, slot.now)
+            effects += self._answer(self._draw(stream), slot.now)
             if self.slotted:
                 break
         return effects
+
+    def _draw(self, stream: np.random.Generator) -> int:
+        return self._idle[stream.integers(len(self._idle))]
 
     def _answer(self, edge: int, now: float) -> list[Any]:
         check_in = self.waiting[edge]

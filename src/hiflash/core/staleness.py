@@ -39,6 +39,7 @@ class CloudView:
     """What a policy may look at: the version, the open leases, and what edges have declared.
 
     `costs` are those of edges that have checked in; `examples` has all edges, with 0 for one without clients.
+    `cost_unit_s` are the seconds of computing and of sending that cost one.
     """
 
     now: float
@@ -46,6 +47,8 @@ class CloudView:
     leases: tuple[LeaseView, ...]
     costs: dict[int, EdgeCosts]
     examples: dict[int, int]
+    slot_s: float = 1.0
+    cost_unit_s: tuple[float, float] = (1.0, 1.0)
 
 
 class ThresholdPolicy(Protocol):

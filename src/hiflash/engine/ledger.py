@@ -167,13 +167,17 @@ class Ledger(Stateful):
 
     def costs(self, now: float) -> dict[str, float]:
         """Return what the run has cost until now: a slot costs one, work its weighted share of the mean."""
+        return self.costs_by(self.slot(now))
+
+    def costs_by(self, slot: int) -> dict[str, float]:
+        """Return what the run has cost by the end of a slot in which nothing more happens."""
         running = math.fsum(
-            lease.timeline.compute_s(len(lease.timeline.rounds)) * self._share(lease.timeline, now)
+            lease.timeline.compute_s(len(lease.timeline.rounds)) * self._share(lease.timeline, slot)
             for lease in self.open.values()
             if lease.in_flight
         )
         compute = self.compute_cost + running / self.compute_unit_s
-        total = self.compute_weight * compute + self.send_weight * self.send_cost + self.slot(now) + 1
+        total = self.compute_weight * compute + self.send_weight * self.send_cost + slot + 1
         return {"compute_cost": compute, "send_cost": self.send_cost, "total_cost": total}
 
     def totals(self, now: float) -> dict[str, Any]:
@@ -219,7 +223,7 @@ class Ledger(Stateful):
             return 0
         return sum(lease.steps_done for lease in self.open.values() if not lease.in_flight)
 
-    def _share(self, timeline: Timeline, now: float) -> float:
+    def _share(self, timeline: Timeline, slot: int) -> float:
         """Return the part of a running lease's computing that is charged: even over the slots it runs."""
         first, last = self.slot(timeline.granted_at), self.slot(timeline.arrives_at)
-        return min(1.0, (self.slot(now) - first + 1) / (last - first + 1))
+        return min(1.0, (slot - first + 1) / (last - first + 1))

@@ -118,14 +118,11 @@ class Session(Stateful):
             self.started = True
             self.checkpoint(self.snapshot())
         self.progress(self.status())
-        while (reason := self._reason()) is None:
+        while (reason := self.over()) is None:
             if self.pause():
                 self.checkpoint(self.snapshot())
                 return None
-            self.engine.step()
-            if self.engine.evaluations_due(self.every) > self.evaluated:
-                self.evaluated = self.engine.evaluations_due(self.every)
-                self._evaluate()
+            self.advance()
             now = time.monotonic()
             self.wall_s += now - clock
             clock = now
@@ -140,6 +137,13 @@ class Session(Stateful):
         self.wall_s += time.monotonic() - clock
         self.progress(self.status())
         return reason
+
+    def advance(self) -> None:
+        """Let one event happen, and evaluate if that is due after it."""
+        self.engine.step()
+        if self.engine.evaluations_due(self.every) > self.evaluated:
+            self.evaluated = self.engine.evaluations_due(self.every)
+            self._evaluate()
 
     def status(self) -> dict[str, Any]:
         """Return what a live view shows."""
@@ -165,7 +169,7 @@ class Session(Stateful):
         super().restore(state)
         self.engine.restore(state["engine"])
 
-    def _reason(self) -> str | None:
+    def over(self) -> str | None:
         """Return why the run is over, if it is."""
         if self.target is not None and self.targets[str(self.target)] is not None:
             return f"target {self.target} reached"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hiflash.core.asynchronous import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.compression import Uplink
 from hiflash.core.edge import Edge
@@ -46,7 +47,10 @@ from hiflash.messages import (
     Weights,
 )
 
-__all__ = ["RoundEnd", "Simulator"]
+__all__ = ["RoundEnd", "Simulator", "StandIn"]
+
+StandIn = Callable[[int, Weights, int], Weights]
+"""From an edge, the model it received and its edge rounds to what training would have made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class Simulator(Stateful):
         slot_s: float | None,
         limits: Mapping[str, float | None],
         recall: Callable[[Weights], tuple[float, ...]] | None = None,
+        stand_in: StandIn | None = None,
         log: Callable[[float, str, Mapping[str, Any]], None],
         uplink: Uplink | None = None,
         mobility: Mobility | None = None,
@@ -87,6 +92,7 @@ class Simulator(Stateful):
         self.limits = {name: limit for name, limit in limits.items() if limit is not None}
         self._budgets = {name: f"{limit:,} {name.replace('_', ' ')}" for name, limit in self.limits.items()}
         self.recall = recall
+        self.stand_in = stand_in
         self.log = log
         self.uplink = uplink or Uplink()
         self.mobility = mobility
@@ -161,6 +167,14 @@ class Simulator(Stateful):
             "latency_per_edge_ms": self.world.latency_per_edge_ms(),
             "waiting_per_edge_ms": self.world.waiting_per_edge_ms(),
         }
+
+    def decision(self) -> tuple[int, float] | None:
+        """Return which edge the policy will be asked about next, and when; None if something else comes first."""
+        time, _, event = self.heap[0]
+        if not (isinstance(event, Slot) and isinstance(self.cloud, AsyncCloud)):
+            return None
+        edge = self.cloud.asked(event)
+        return None if edge is None else (edge, time)
 
     def step(self) -> None:
         """Handle the next event."""
@@ -374,6 +388,10 @@ class Simulator(Stateful):
             lease = self.cloud.leases[upload.lease_id]
             weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
             upload = replace(upload, weights=weights, examples=sum(model.examples.values()))
+        elif self.stand_in is not None and not self.cloud.stale(upload.lease_id):
+            rounds = len(self.ledger.open[upload.lease_id].timeline.rounds)
+            received = self.cloud.leases[upload.lease_id].received
+            upload = replace(upload, weights=self.stand_in(upload.edge, received, rounds))
         self._hand_in(replace(upload, now=self.now), left)
 
     def _give_up(self, abandon: Abandon) -> None:

@@ -1,0 +1,245 @@
+"""Staleness control as a Gymnasium environment: one step is one slot of the simulator (paper, section 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.assembly import simulator
+from hiflash.config import Config
+from hiflash.core.observation import FEATURES, LIMIT, observe
+from hiflash.core.staleness import REFUSE, CloudView
+from hiflash.core.state import Stateful
+from hiflash.core.surrogate import Surrogate, SurrogateRun
+from hiflash.engine.session import Session
+from hiflash.engine.simulator import Simulator
+from hiflash.errors import ConfigError
+from hiflash.federation import Federation, build, outline
+from hiflash.population import Population, populate
+from hiflash.store.surrogate_file import load_surrogate
+
+__all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv", "edge_labels"]
+
+State = npt.NDArray[np.float32]
+
+DISCOUNT = 0.98  # of one slot: a lease lasts about ten, and what it does to others is over soon after
+FIDELITIES = ("surrogate", "real")
+
+
+class StalenessEnv(gymnasium.Env[State, np.int64]):
+    """The cloud's scheduler: says how stale the edge that checks in may come back, or refuses it.
+
+    The state is `core.observation`'s, the action the threshold plus one with 0 for a refusal, the reward of
+    a slot `-sigma1 C_comp - sigma2 C_comm - 1`. Slots in which nobody checks in pass by themselves; their
+    rewards are added up with `discount`, and `info["slots"]` counts them. With `one_decision_per_slot` a step
+    is one slot, and its action does nothing if nobody checks in.
+
+    An episode terminates when the model reaches `stop.target` and is truncated after `max_slots` or when
+    another budget of the configuration is used up. Each one is a federation of its own: its seed is that of
+    `reset`, or else drawn. `fidelity` is `"surrogate"` (see `core.surrogate`) or `"real"`, where every
+    update that is not refused really trains.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012  # Gymnasium's own way
+
+    def __init__(
+        self,
+        config: Config | str | Path | Mapping[str, Any] | None = None,
+        *,
+        fidelity: str = "surrogate",
+        surrogate: Surrogate | str | Path = "auto",
+        max_slots: int = 10_000,
+        discount: float = DISCOUNT,
+        one_decision_per_slot: bool = False,
+    ) -> None:
+        self.config = _staleness_config(config)
+        self.fidelity, self.max_slots, self.discount = fidelity, max_slots, discount
+        self.one_decision_per_slot = one_decision_per_slot
+        if fidelity not in FIDELITIES:
+            raise ConfigError(f'fidelity must be "surrogate" or "real", got {fidelity!r}')
+        if not (max_slots >= 1 and 0 < discount <= 1):
+            raise ConfigError(
+                f"max_slots must be >= 1 and discount in (0, 1], got {max_slots} and {discount}"
+            )
+        self.surrogate = None
+        if fidelity == "surrogate":
+            self.surrogate = (
+                surrogate if isinstance(surrogate, Surrogate) else load_surrogate(surrogate, self.config)
+            )
+            self._data, self._spec = outline(self.config)
+        edges = self.config.federation.edges
+        self.observation_space = gymnasium.spaces.Box(0.0, LIMIT, (FEATURES * edges,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(self.config.cloud.threshold_max + 2)
+        self._federation: Federation | None = None
+        self._told = _Told()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[State, dict[str, Any]]:
+        """Begin the run of a federation and return the state when its first edge checks in."""
+        super().reset(seed=seed)
+        # Without a seed the next federation follows from the last; a seed itself is that of the simulator.
+        drawn = seed if seed is not None else int(self.np_random.integers(2**62))
+        self._begin(self.config.with_settings({"seed": drawn}))
+        self._slot, self._charged, self._over = 0, 0.0, False
+        self._pass_time()
+        return self._state(), self._info(slots=0, admitted=False)
+
+    def step(self, action: np.int64) -> tuple[State, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Answer the edge that checks in and let time pass until the next one does."""
+        if self._over:
+            raise gymnasium.error.ResetNeeded("the episode is over; call reset()")
+        if not self.action_space.contains(action):
+            raise gymnasium.error.InvalidAction(
+                f"an action is a whole number in 0..{self.config.cloud.threshold_max + 1} "
+                f"(0 refuses, k + 1 is threshold k), got {action!r}"
+            )
+        admitted = False
+        if self._asked is not None:
+            before = self.simulator.ledger.grants[self._asked]
+            self._told.threshold = int(action) - 1
+            self.session.advance()
+            admitted = self.simulator.ledger.grants[self._asked] > before
+        reward, slots = self._pass_time(answered=True)
+        reached = self.session.target is not None and self.session.targets[str(self.session.target)] is not None
+        info = self._info(slots=slots, admitted=admitted)
+        return self._state(), reward, reached, self._over and not reached, info
+
+    def close(self) -> None:
+        """End the workers of a real federation."""
+        if self._federation is not None:
+            self._federation.close()
+            self._federation = None
+
+    def _begin(self, config: Config) -> None:
+        if self.surrogate is None:
+            self.close()
+            self._federation = build(config)
+            engine, evaluate = self._federation.engine(_quiet), self._federation.pool.evaluate  # type: ignore[union-attr]
+            assert isinstance(engine, Simulator)  # noqa: S101  # what else an asynchronous method would have
+            self.simulator, self._learning = engine, None
+        else:
+            population = populate(config, self._data, None, self._spec.size)
+            run = SurrogateRun(
+                self.surrogate, *edge_labels(population), target=float(config.stop.target), seed=config.seed
+            )
+            self._learning, evaluate = run, run.evaluate
+            size = len(run.initial)
+            self.simulator = simulator(
+                config, population, run.initial, self._spec, size, None, None, _quiet, run.train
+            )
+        self.simulator.cloud.policy = self._told  # type: ignore[attr-defined]
+        self.session = Session(
+            self.simulator,
+            evaluate,
+            every=config.evaluate.every,
+            target=float(config.stop.target),
+            log=_quiet,
+            progress=_quiet,
+            checkpoint=_quiet,
+            checkpoint_s=1.0,
+            pause=lambda: False,
+        )
+        self.simulator.start()
+
+    def _pass_time(self, *, answered: bool = False) -> tuple[float, int]:
+        """Go on to the next decision or the end; return the reward until then and the slots that passed.
+
+        `answered` says that the current slot has had its decision.
+        """
+        ledger, reward, slots, factor = self.simulator.ledger, 0.0, 0, 1.0
+        self._asked: int | None = None
+        while True:
+            self._over = self.session.over() is not None
+            if self.one_decision_per_slot and slots and not self._over and self._nothing_at_the_boundary():
+                return reward, slots
+            if self._over or ledger.slot(self.simulator.heap[0][0]) > self._slot:
+                cost = ledger.costs_by(self._slot)["total_cost"]
+                reward -= factor * (cost - self._charged)
+                self._charged, factor, slots = cost, factor * self.discount, slots + 1
+                if not self._over:
+                    self._slot, answered = self._slot + 1, False
+                    self._over = self._slot >= self.max_slots
+                if self._over:
+                    return reward, slots
+            elif not answered and (asked := self.simulator.decision()) is not None:
+                self._asked = asked[0]
+                return reward, slots
+            else:
+                self.session.advance()
+
+    def _nothing_at_the_boundary(self) -> bool:
+        """Return whether what happens next lies behind the beginning of the current slot."""
+        return self.simulator.heap[0][0] > self._now() + 1e-9
+
+    def _now(self) -> float:
+        return self._slot * self.config.resources.slot_s
+
+    def _state(self) -> State:
+        cloud: Any = self.simulator.cloud
+        return observe(cloud.view(self._now()), self._asked)
+
+    def _info(self, *, slots: int, admitted: bool) -> dict[str, Any]:
+        evaluations = self.session.evaluations
+        accuracy = evaluations[-1]["accuracy"] if evaluations else 0.0
+        if self._learning is not None:
+            progress = self._learning.progress(self.simulator.weights)
+        else:
+            progress = min(accuracy / float(self.config.stop.target), 1.0)
+        return {
+            "slots": slots,
+            "admitted": admitted,
+            "edge": -1 if self._asked is None else self._asked,
+            "accuracy": accuracy,
+            "progress": progress,
+            "total_cost": self._charged,
+            "communications": self.simulator.ledger.communications,
+        }
+
+
+class _Told(Stateful):
+    """The policy that does what it is told."""
+
+    def __init__(self) -> None:
+        self.threshold = REFUSE
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the threshold that was told last."""
+        return self.threshold
+
+
+def edge_labels(population: Population) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the label distribution of every edge and of all of them; an edge without clients has the latter."""
+    if population.labels is None:
+        raise ConfigError("a surrogate looks at the labels of edges, and data.name = none has no labels")
+    overall = population.labels.sum(axis=0) / population.labels.sum()
+    held = [population.labels[cluster].sum(axis=0) for cluster in population.clusters]
+    return np.array([counts / counts.sum() if counts.sum() else overall for counts in held]), overall
+
+
+def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) -> Config:
+    """Return a configuration whose thresholds are somebody else's business, if it has any."""
+    if not isinstance(config, Config):
+        settings = dict(config) if isinstance(config, Mapping) else {}
+        path = None if isinstance(config, Mapping) else config
+        config = Config.load(path, {"method": "hiflash", **settings} if path is None else settings)
+    if config.cloud.schedule != "async" or config.federation.flat:
+        raise ConfigError(
+            f"staleness control is for asynchronous methods with edges, and {config.method} is none; "
+            "use hiflash or hifl"
+        )
+    if config.stop.target == "none" or config.trainer == "none":
+        raise ConfigError('staleness control needs something to reach: set stop.target, and no trainer "none"')
+    return config.with_settings({"cloud.threshold": "random"})
+
+
+def _quiet(*_: Any) -> None:
+    """Take note of nothing."""
+
+
+gymnasium.register("hiflash/Staleness-v0", entry_point="hiflash.learn.environment:StalenessEnv")

@@ -1,0 +1,38 @@
+"""Surrogates as JSON files: the fitted numbers, what they were fitted on, and how far off they are."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from hiflash.agents import shipped_name
+from hiflash.config import Config
+from hiflash.core.surrogate import Surrogate
+from hiflash.errors import ConfigError
+from hiflash.store.files import write_atomic
+
+__all__ = ["load_surrogate", "save_surrogate"]
+
+FORMAT = "hiflash surrogate 1"
+
+
+def save_surrogate(path: Path, surrogate: Surrogate, about: dict[str, Any]) -> None:
+    """Write a surrogate with what there is to say about it."""
+    content = {"format": FORMAT, "parameters": surrogate.to_dict(), "about": about}
+    write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
+
+
+def load_surrogate(path: str | Path, config: Config) -> Surrogate:
+    """Return the surrogate of a file; "auto" is the one that comes with HiFlash for such a configuration."""
+    found: Any = Path(path)
+    if path == "auto":
+        found = files("hiflash").joinpath("agents", f"{shipped_name(config)}.json")
+    try:
+        content = json.loads(found.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{found} is no surrogate ({error}); make one with: hiflash calibrate") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ConfigError(f"{found} is no surrogate of this version; make one with: hiflash calibrate")
+    return Surrogate.from_dict(content["parameters"])
