@@ -463,7 +463,9 @@ def test_estimates_move_a_fifth_of_the_way_to_what_was_observed():
 
 
 def test_observing_leaves_the_other_estimates_alone():
-    assert MEANS.observe(round_s=9.0) == Estimates(10.0, 5.0, 0.8 * 4.0 + 0.2 * 9.0, 1.0, 2.0)
+    assert MEANS.observe_round(20.0, 5.0, 9.0) == Estimates(0.8 * 10.0 + 0.2 * 20.0, 5.0, 5.0, 1.0, 2.0)
+    assert MEANS.observe_down(6.0) == Estimates(10.0, 5.0, 4.0, 0.8 * 1.0 + 0.2 * 6.0, 2.0)
+    assert MEANS.observe_up(7.0) == Estimates(10.0, 5.0, 4.0, 1.0, 3.0)  # 0.8 * 2 + 0.2 * 7
 
 
 def test_a_repeated_verdict_is_observed_once():

@@ -69,6 +69,7 @@ class AsyncCloud(Cloud):
         self.slotted = slotted
         self.concurrency = concurrency
         self.cost_unit_s = cost_unit_s
+        self._first_draw = (-1, 0, 0)  # slot, how many waited, and which of them is first
         self.buffered: tuple[int, ...] = ()  # leases whose updates wait in the mixing rule's buffer
 
     def view(self, now: float) -> CloudView:
@@ -98,23 +99,28 @@ class AsyncCloud(Cloud):
 
     def asked(self, slot: Slot) -> int | None:
         """Return whose check-in this slot will answer first, None if it will answer nobody's."""
-        return self._draw(rng(self.seed, "slot", slot.index)) if self.answerable else None
+        return self._idle[self._first(slot.index)] if self.answerable else None
 
     def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
         at_once = not self.slotted and self.concurrency == math.inf
         return self._answer(check_in.edge, check_in.now) if at_once else []
 
     def _slot(self, slot: Slot) -> list[Any]:
+        if self.slotted:
+            return self._answer(self._idle[self._first(slot.index)], slot.now) if self.answerable else []
         effects: list[Any] = []
         stream = rng(self.seed, "slot", slot.index)
         while self.answerable:
-            effects += self._answer(self._draw(stream), slot.now)
-            if self.slotted:
-                break
+            effects += self._answer(self._idle[stream.integers(len(self._idle))], slot.now)
         return effects
 
-    def _draw(self, stream: np.random.Generator) -> int:
-        return self._idle[stream.integers(len(self._idle))]
+    def _first(self, index: int) -> int:
+        """Return the place in line of whom a slot answers first; asked twice, it is drawn once."""
+        waiting = len(self._idle)
+        if self._first_draw[:2] != (index, waiting):
+            place = int(rng(self.seed, "slot", index).integers(waiting))
+            self._first_draw = (index, waiting, place)
+        return self._first_draw[2]
 
     def _answer(self, edge: int, now: float) -> list[Any]:
         check_in = self.waiting[edge]

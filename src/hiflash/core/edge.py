@@ -47,15 +47,25 @@ class Estimates:
     down_s: float
     up_s: float
 
-    def observe(self, **seconds: float) -> Estimates:
-        """Return the estimates after these observations."""
-        return replace(
-            self,
-            **{
-                name: (1 - OBSERVED) * getattr(self, name) + OBSERVED * value
-                for name, value in seconds.items()
-            },
+    def observe_round(self, compute_s: float, send_s: float, round_s: float) -> Estimates:
+        """Return the estimates after an edge round that took so long."""
+        return Estimates(
+            _average(self.compute_s, compute_s),
+            _average(self.send_s, send_s),
+            _average(self.round_s, round_s),
+            self.down_s,
+            self.up_s,
         )
+
+    def observe_down(self, seconds: float) -> Estimates:
+        """Return the estimates after a download that took so long."""
+        down_s = _average(self.down_s, seconds)
+        return Estimates(self.compute_s, self.send_s, self.round_s, down_s, self.up_s)
+
+    def observe_up(self, seconds: float) -> Estimates:
+        """Return the estimates after an upload that took so long."""
+        up_s = _average(self.up_s, seconds)
+        return Estimates(self.compute_s, self.send_s, self.round_s, self.down_s, up_s)
 
     def of_cluster(self, declared: Estimates) -> Estimates:
         """Return the declared means of a new cluster; what is known of the WAN stays."""
@@ -219,7 +229,7 @@ class Edge(Stateful):
             case Verdict():
                 # A lease that ended while its edge still ran has a verdict older than the upload.
                 if event.lease_id == self.awaiting and event.now >= self.sent_at:
-                    self.estimates = self.estimates.observe(up_s=event.now - self.sent_at)
+                    self.estimates = self.estimates.observe_up(event.now - self.sent_at)
                     self.awaiting = 0
                 return []
             case Grant() | ClientUpdate() | Deadline() | Report() | Proceed() | Cancel() | Refuse():
@@ -229,7 +239,7 @@ class Edge(Stateful):
     def received(self, grant: Grant, now: float) -> list[Any]:
         """Take a grant that was sent at `grant.now` and arrives now."""
         if self._new(grant):
-            self.estimates = self.estimates.observe(down_s=now - grant.now)
+            self.estimates = self.estimates.observe_down(now - grant.now)
         return self.handle(replace(grant, now=now))
 
     def _draw_rounds(self, draw: int) -> int:
@@ -281,9 +291,7 @@ class Edge(Stateful):
         self.model = model
         if len(self.seen) < len(self.everyone):
             self.seen = self.seen.union(clients)
-        self.estimates = self.estimates.observe(
-            round_s=now - self.started_at, compute_s=compute_s, send_s=send_s
-        )
+        self.estimates = self.estimates.observe_round(compute_s, send_s, now - self.started_at)
         self.index += 1
         if self.index < self.rounds:
             self.expected, self.updates = (), {}  # nobody can report for a round that has not begun
@@ -300,3 +308,7 @@ class Edge(Stateful):
         if self.grant is None:
             raise ProtocolError(f"edge {self.edge} has no lease")
         return self.grant
+
+
+def _average(so_far: float, observed: float) -> float:
+    return (1 - OBSERVED) * so_far + OBSERVED * observed

@@ -77,7 +77,8 @@ class Surrogate:
 
     def log_odds(self, skill: Any) -> Any:
         """Return the log-odds of a right answer without any lean."""
-        return self.intercept + self.slope * np.log1p(np.maximum(skill, 0.0) / self.scale)
+        log1p = np.log1p if isinstance(skill, np.ndarray) else math.log1p
+        return self.intercept + self.slope * log1p(skill / self.scale)
 
     def skill_for(self, accuracy: float) -> float:
         """Return the skill that gives this accuracy without any lean."""
@@ -95,11 +96,11 @@ class Surrogate:
         distance = np.abs(shares - overall).sum(axis=-1) / 2
         return 1 - self.divergence_loss * distance
 
-    def recall(self, skill: Any, lean: Floats) -> Floats:
-        """Return the share of each class's samples that a model gets right."""
-        odds = np.asarray(self.log_odds(skill))[..., None] + self.bias * lean
-        recall: Floats = 1 / (1 + np.exp(-odds))
-        return recall
+    def accuracy(self, skill: Floats, lean: Floats, overall: Floats) -> Floats:
+        """Return the accuracy of models, one a row, on samples with the labels of everyone."""
+        odds = self.log_odds(skill)[:, None] + self.bias * lean
+        accuracy: Floats = (overall / (1 + np.exp(-odds))).sum(axis=1)
+        return accuracy
 
 
 class SurrogateRun:
@@ -136,13 +137,9 @@ class SurrogateRun:
         trained[1:] += np.float32(drawn) * (self._leans[edge] - received[1:])
         return trained
 
-    def recall(self, weights: Weights) -> Floats:
-        """Return the share of each class's samples that a model gets right."""
-        return self.surrogate.recall(float(weights[0]), weights[1:])
-
     def evaluate(self, weights: Weights) -> tuple[float, float]:
         """Return accuracy and loss as a test would find them, its noise included."""
-        surrogate, accuracy = self.surrogate, float(self.recall(weights) @ self.overall)
+        surrogate, accuracy = self.surrogate, self._accuracy(weights)
         memory = surrogate.noise_memory if self._evaluations else 0.0
         self._evaluations += 1
         drawn = rng(self.seed, "surrogate noise", self._evaluations).standard_normal()
@@ -153,5 +150,10 @@ class SurrogateRun:
 
     def progress(self, weights: Weights) -> float:
         """Return how much of the skill that the target needs a model is worth, by its accuracy, at most 1."""
-        accuracy = float(self.recall(weights) @ self.overall)
-        return min(self.surrogate.skill_for(accuracy) / self._needed, 1.0)
+        return min(self.surrogate.skill_for(self._accuracy(weights)) / self._needed, 1.0)
+
+    def _accuracy(self, weights: Weights) -> float:
+        """Return the true accuracy; the sum over classes is spelled out because it is asked for every slot."""
+        surrogate = self.surrogate
+        odds = np.exp(-surrogate.bias * weights[1:]) * math.exp(-surrogate.log_odds(float(weights[0])))
+        return float((self.overall / (1 + odds)).sum())

@@ -121,8 +121,8 @@ class Ledger(Stateful):
     def round_done(self, lease_id: int, steps: int, sent: int, reported: int) -> None:
         """Count an edge round that was completed in virtual time."""
         lease = self.open[lease_id]
-        self.open[lease_id] = replace(
-            lease, rounds_done=lease.rounds_done + 1, steps_done=lease.steps_done + steps
+        self.open[lease_id] = OpenLease(
+            lease.edge, lease.timeline, lease.rounds_done + 1, lease.steps_done + steps
         )
         self.client_steps += steps
         self.client_uploads += reported

@@ -74,7 +74,8 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
             self._data, self._spec = outline(self.config)
         edges = self.config.federation.edges
         self.observation_space = gymnasium.spaces.Box(0.0, LIMIT, (FEATURES * edges,), np.float32)
-        self.action_space = gymnasium.spaces.Discrete(self.config.cloud.threshold_max + 2)
+        self._highest = self.config.cloud.threshold_max + 1
+        self.action_space = gymnasium.spaces.Discrete(self._highest + 1)
         self._federation: Federation | None = None
         self._told = _Told()
 
@@ -94,9 +95,9 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         """Answer the edge that checks in and let time pass until the next one does."""
         if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over; call reset()")
-        if not self.action_space.contains(action):
+        if not (isinstance(action, int | np.integer) and 0 <= action <= self._highest):
             raise gymnasium.error.InvalidAction(
-                f"an action is a whole number in 0..{self.config.cloud.threshold_max + 1} "
+                f"an action is a whole number in 0..{self._highest} "
                 f"(0 refuses, k + 1 is threshold k), got {action!r}"
             )
         admitted = False
@@ -154,8 +155,11 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         """
         ledger, reward, slots, factor = self.simulator.ledger, 0.0, 0, 1.0
         self._asked: int | None = None
+        evaluated = -1
         while True:
-            self._over = self.session.over() is not None
+            if self.session.evaluated != evaluated:  # the model may have reached the target
+                evaluated = self.session.evaluated
+                self._over = self.session.over() is not None
             if self.one_decision_per_slot and slots and not self._over and self._nothing_at_the_boundary():
                 return reward, slots
             if self._over or ledger.slot(self.simulator.heap[0][0]) > self._slot:
@@ -164,7 +168,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
                 self._charged, factor, slots = cost, factor * self.discount, slots + 1
                 if not self._over:
                     self._slot, answered = self._slot + 1, False
-                    self._over = self._slot >= self.max_slots
+                    self._over = self._slot >= self.max_slots or self.session.over() is not None
                 if self._over:
                     return reward, slots
             elif not answered and (asked := self.simulator.decision()) is not None:
