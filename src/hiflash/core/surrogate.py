@@ -1,10 +1,10 @@
-"""A stand-in for training: how the global model's accuracy follows from whose updates were applied, and when.
+"""A stand-in for training: how accuracy follows from whose updates were applied, when, and how stale.
 
-A model is reduced to one number for what it can do at all, its *skill*, and one per class for how much it
-leans towards that class. Training at an edge adds skill with every edge round and draws the lean towards
-that edge's labels. The cloud mixes these few numbers by the same rule, and with the same staleness, as it
-would mix models: what a stale update costs is not assumed but follows. What an edge that has not contributed
-for long costs follows too: the lean drifts to the labels of those that have, and accuracy on its labels falls.
+A model is reduced to two numbers for every edge: how much of that edge's work is in it (its *skill*, in
+edge rounds) and how much it was made by that edge last (its *lean*). The cloud mixes these few numbers by
+the same rule, and with the same staleness, as it would mix models, so what a stale update costs is not
+assumed but follows. So does what it costs to leave an edge out: skill in the classes that only this edge has
+does not grow, and the lean drifts away from them.
 """
 
 from __future__ import annotations
@@ -30,84 +30,73 @@ Floats = npt.NDArray[np.float64]
 class Surrogate:
     """The fitted numbers.
 
-    The log-odds of getting a sample of class c right are `intercept + slope * log(1 + skill / scale) +
-    bias * lean_c`. H rounds at an edge add `H ** rounds_power * (1 - divergence_loss * distance)` to the
-    skill, where the distance is the total variation between its labels and everyone's, and move the lean by
-    the share `1 - exp(-pull * H)` towards `log((LD^m + smoothing) / (LD + smoothing))`. Runs differ: one
-    learns `exp(N(0, run_spread))` times as fast as another, and its evaluations lie around the curve with
-    standard deviation `noise` in log-odds, each remembering `noise_memory` of the one before.
+    The log-odds of getting a sample of class c right are `intercept + slope * log(1 + skill_c) + bias *
+    lean_c`. A round at edge m counts for class c as `shared + (1 - shared) * LD^m(c) / LD(c)`: part of what is
+    learned serves all classes. An edge's lean towards c is `log((LD^m(c) + smoothing) / (LD(c) + smoothing))`.
+    Runs differ: one learns `exp(N(0, run_spread))` times as fast as another, and evaluations lie around
+    the curve with standard deviation `noise` in log-odds, remembering `noise_memory` of the one before.
     """
 
     intercept: float
     slope: float
-    scale: float
     bias: float
-    pull: float
     smoothing: float
-    rounds_power: float = 1.0
-    divergence_loss: float = 0.0
+    shared: float
     run_spread: float = 0.0
     noise: float = 0.0
     noise_memory: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("slope", "scale", "pull", "smoothing", "rounds_power"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"a surrogate's {name} must be > 0, got {getattr(self, name)}")
-        for name in ("bias", "run_spread", "noise"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"a surrogate's {name} must be >= 0, got {getattr(self, name)}")
-        if not (math.isfinite(self.intercept) and 0 <= self.divergence_loss < 1 and 0 <= self.noise_memory < 1):
-            raise ConfigError(
-                "a surrogate needs a finite intercept, and divergence_loss and noise_memory in [0, 1), got "
-                f"{self.intercept}, {self.divergence_loss}, {self.noise_memory}"
-            )
+        inside = {
+            "intercept": math.isfinite(self.intercept),
+            "slope": 0 < self.slope < math.inf,
+            "bias": 0 <= self.bias < math.inf,
+            "smoothing": 0 < self.smoothing < math.inf,
+            "shared": 0 <= self.shared <= 1,
+            "run_spread": 0 <= self.run_spread < math.inf,
+            "noise": 0 <= self.noise < math.inf,
+            "noise_memory": 0 <= self.noise_memory < 1,
+        }
+        for name, fits in inside.items():
+            if not fits:
+                raise ConfigError(f"a surrogate cannot have {name} = {getattr(self, name)}; calibrate it again")
 
     @classmethod
     def from_dict(cls, numbers: Mapping[str, Any]) -> Surrogate:
         """Return the surrogate of these numbers, if they are just those it has."""
-        names = {field.name for field in fields(cls)}
-        if set(numbers) != names or not all(isinstance(value, int | float) for value in numbers.values()):
-            raise ConfigError(f"a surrogate has the numbers {', '.join(sorted(names))}; calibrate it again")
+        names = [field.name for field in fields(cls)]
+        if set(numbers) != set(names) or not all(isinstance(n, int | float) for n in numbers.values()):
+            raise ConfigError(f"a surrogate has the numbers {', '.join(names)}; calibrate it again")
         return cls(**numbers)
 
     def to_dict(self) -> dict[str, float]:
         """Return the numbers by name."""
         return asdict(self)
 
-    def log_odds(self, skill: Any) -> Any:
-        """Return the log-odds of a right answer without any lean."""
-        log1p = np.log1p if isinstance(skill, np.ndarray) else math.log1p
-        return self.intercept + self.slope * log1p(skill / self.scale)
-
     def skill_for(self, accuracy: float) -> float:
-        """Return the skill that gives this accuracy without any lean."""
+        """Return the skill in every class that gives this accuracy without any lean."""
         odds = math.log(accuracy / (1 - accuracy))
-        exponent = min((odds - self.intercept) / self.slope, 50.0)
-        return self.scale * max(math.exp(exponent) - 1, 0.0)
+        return max(math.exp(min((odds - self.intercept) / self.slope, 50.0)) - 1, 0.0)
 
-    def lean_of(self, shares: Floats, overall: Floats) -> Floats:
-        """Return what training on labels with these shares leans towards."""
-        lean: Floats = np.log((shares + self.smoothing) / (overall + self.smoothing))
-        return lean
+    def tables(self, shares: Floats, overall: Floats) -> tuple[Floats, Floats]:
+        """Return what an edge's skill and lean count for every class, `[edges, classes]` each.
 
-    def gains(self, shares: Floats, overall: Floats) -> Floats:
-        """Return the skill that one edge round adds at each edge."""
-        distance = np.abs(shares - overall).sum(axis=-1) / 2
-        return 1 - self.divergence_loss * distance
+        `shares` are the label distributions of the edges, `overall` the global one.
+        """
+        skills = self.shared + (1 - self.shared) * shares / np.maximum(overall, 1e-12)
+        leans = self.bias * np.log((shares + self.smoothing) / (overall + self.smoothing))
+        return skills, leans
 
-    def accuracy(self, skill: Floats, lean: Floats, overall: Floats) -> Floats:
-        """Return the accuracy of models, one a row, on samples with the labels of everyone."""
-        odds = self.log_odds(skill)[:, None] + self.bias * lean
-        accuracy: Floats = (overall / (1 + np.exp(-odds))).sum(axis=1)
-        return accuracy
+    def log_odds(self, skill: Floats, lean: Floats) -> Floats:
+        """Return the log-odds of a right answer, class by class; the lean has its weight already."""
+        odds: Floats = self.intercept + self.slope * np.log1p(np.maximum(skill, 0.0)) + lean
+        return odds
 
 
 class SurrogateRun:
     """One run's learning under a surrogate: trains, evaluates and tells the progress of tiny models.
 
-    A model is the vector (skill, lean of every class). `shares` are the label distributions of the edges,
-    `overall` the global one.
+    A model is a vector of M skills and M leans.
     """
 
     def __init__(
@@ -115,26 +104,21 @@ class SurrogateRun:
     ) -> None:
         self.surrogate = surrogate
         self.overall = overall
+        self.edges = len(shares)
         self.seed = seed
-        speed = math.exp(surrogate.run_spread * rng(seed, "surrogate speed").standard_normal())
-        self._gain = (speed * surrogate.gains(shares, overall)).tolist()
-        self._leans = surrogate.lean_of(shares, overall).astype(np.float32)
+        self.initial: Weights = np.zeros(2 * self.edges, np.float32)
+        self._speed = math.exp(surrogate.run_spread * rng(seed, "surrogate speed").standard_normal())
+        self._skills, self._leans = surrogate.tables(shares, overall)
         self._needed = surrogate.skill_for(target)
         self._evaluations = 0
         self._noise = 0.0
 
-    @property
-    def initial(self) -> Weights:
-        """Return the model that knows nothing."""
-        return np.zeros(1 + len(self.overall), np.float32)
-
     def train(self, edge: int, received: Weights, rounds: int) -> Weights:
         """Return what an edge makes of a model in so many rounds."""
-        surrogate = self.surrogate
         trained = received.copy()
-        trained[0] += self._gain[edge] * rounds**surrogate.rounds_power
-        drawn = 1 - math.exp(-surrogate.pull * rounds)
-        trained[1:] += np.float32(drawn) * (self._leans[edge] - received[1:])
+        trained[edge] += self._speed * rounds
+        trained[self.edges :] = 0.0
+        trained[self.edges + edge] = 1.0
         return trained
 
     def evaluate(self, weights: Weights) -> tuple[float, float]:
@@ -153,7 +137,6 @@ class SurrogateRun:
         return min(self.surrogate.skill_for(self._accuracy(weights)) / self._needed, 1.0)
 
     def _accuracy(self, weights: Weights) -> float:
-        """Return the true accuracy; the sum over classes is spelled out because it is asked for every slot."""
-        surrogate = self.surrogate
-        odds = np.exp(-surrogate.bias * weights[1:]) * math.exp(-surrogate.log_odds(float(weights[0])))
-        return float((self.overall / (1 + odds)).sum())
+        edges = self.edges
+        odds = self.surrogate.log_odds(weights[:edges] @ self._skills, weights[edges:] @ self._leans)
+        return float((self.overall / (1 + np.exp(-odds))).sum())
