@@ -10,20 +10,19 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from hiflash.assembly import simulator
 from hiflash.config import Config
 from hiflash.core.observation import FEATURES, LIMIT, observe
 from hiflash.core.staleness import REFUSE, CloudView
 from hiflash.core.state import Stateful
-from hiflash.core.surrogate import Surrogate, SurrogateRun
+from hiflash.core.surrogate import Surrogate
 from hiflash.engine.session import Session
 from hiflash.engine.simulator import Simulator
 from hiflash.errors import ConfigError
 from hiflash.federation import Federation, build, outline
-from hiflash.population import Population, populate
+from hiflash.learn.standing_in import surrogate_simulator
 from hiflash.store.surrogate_file import load_surrogate
 
-__all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv", "edge_labels"]
+__all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv"]
 
 State = npt.NDArray[np.float32]
 
@@ -125,15 +124,10 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
             assert isinstance(engine, Simulator)  # noqa: S101  # what else an asynchronous method would have
             self.simulator, self._learning = engine, None
         else:
-            population = populate(config, self._data, None, self._spec.size)
-            run = SurrogateRun(
-                self.surrogate, *edge_labels(population), target=float(config.stop.target), seed=config.seed
+            self.simulator, self._learning = surrogate_simulator(
+                config, self._data, self._spec, self.surrogate, config.seed
             )
-            self._learning, evaluate = run, run.evaluate
-            size = len(run.initial)
-            self.simulator = simulator(
-                config, population, run.initial, self._spec, size, None, None, _quiet, run.train
-            )
+            evaluate = self._learning.evaluate
         self.simulator.cloud.policy = self._told  # type: ignore[attr-defined]
         self.session = Session(
             self.simulator,
@@ -215,15 +209,6 @@ class _Told(Stateful):
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the threshold that was told last."""
         return self.threshold
-
-
-def edge_labels(population: Population) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the label distribution of every edge and of all of them; an edge without clients has the latter."""
-    if population.labels is None:
-        raise ConfigError("a surrogate looks at the labels of edges, and data.name = none has no labels")
-    overall = population.labels.sum(axis=0) / population.labels.sum()
-    held = [population.labels[cluster].sum(axis=0) for cluster in population.clusters]
-    return np.array([counts / counts.sum() if counts.sum() else overall for counts in held]), overall
 
 
 def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) -> Config:

@@ -49,7 +49,7 @@ class RunLog:
             staleness = len(versions) - 1 - base
             mixed = self.mixing.mix(versions[-1], trained, versions[base], edge, staleness)
             versions.append(versions[-1] if mixed is None else mixed)
-        return np.array([versions[version] for version, _ in self.evaluations])
+        return np.array([versions[version] for version, _ in self.evaluations], np.float64)
 
 
 def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
