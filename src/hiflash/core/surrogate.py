@@ -110,6 +110,7 @@ class SurrogateRun:
         self._speed = math.exp(surrogate.run_spread * rng(seed, "surrogate speed").standard_normal())
         self._skills, self._leans = surrogate.tables(shares, overall)
         self._needed = surrogate.skill_for(target)
+        self._no_lean = np.zeros(len(overall))
         self._evaluations = 0
         self._noise = 0.0
 
@@ -133,10 +134,19 @@ class SurrogateRun:
         return seen, -math.log(seen)
 
     def progress(self, weights: Weights) -> float:
-        """Return how much of the skill that the target needs a model is worth, by its accuracy, at most 1."""
-        return min(self.surrogate.skill_for(self._accuracy(weights)) / self._needed, 1.0)
+        """Return how much of the skill that the target needs is there, at most 1.
+
+        Skill in some classes alone counts for little: it is that which, in every class, would give the same
+        accuracy. The lean is left out. It swings with every update and says little about how far training
+        has come.
+        """
+        odds = self.surrogate.log_odds(weights[: self.edges] @ self._skills, self._no_lean)
+        return min(self.surrogate.skill_for(self._mean_recall(odds)) / self._needed, 1.0)
 
     def _accuracy(self, weights: Weights) -> float:
         edges = self.edges
         odds = self.surrogate.log_odds(weights[:edges] @ self._skills, weights[edges:] @ self._leans)
+        return self._mean_recall(odds)
+
+    def _mean_recall(self, odds: Floats) -> float:
         return float((self.overall / (1 + np.exp(-odds))).sum())

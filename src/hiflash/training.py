@@ -1,0 +1,250 @@
+"""Trains an agent: episodes in an environment, checks on the side, and all that is needed to go on later."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiflash.config import Config
+from hiflash.core.agent import Agent
+from hiflash.core.surrogate import Surrogate
+from hiflash.errors import ConfigError, Paused, RunError
+from hiflash.learn.ddqn import DdqnSettings, Learner
+from hiflash.learn.environment import DISCOUNT, StalenessEnv
+from hiflash.learn.networks import make_agent, q_network
+from hiflash.learn.replay import Transition
+from hiflash.messages import Weights
+from hiflash.seeding import rng
+from hiflash.store.agent_file import save_agent
+from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
+from hiflash.store.files import write_atomic
+
+__all__ = ["DYNAMICS", "Training", "TrainingSettings"]
+
+DYNAMICS = {"static": ("off",), "fluctuating": ("on",), "both": ("off", "on")}
+FIRST_EPISODE = 10_000  # seeds of training; evaluations use others
+FIRST_CHECK = 9_000
+SCALE = 0.2  # rewards of about one: learning rates are made for these
+KEPT_THRESHOLDS = 2_000  # of a check, for the figure
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How an agent is trained.
+
+    With `progress_reward` the learner is paid for progress as well (decision 38): the state does not show how
+    far training has come, so that the paper's reward alone cannot tell a good update from a bad one.
+    """
+
+    episodes: int = 150
+    network: str = "shared"
+    dynamics: str = "both"
+    fidelity: str = "surrogate"
+    progress_reward: bool = True
+    discount: float = DISCOUNT
+    max_slots: int = 6_000
+    check_every: int = 10
+    check_runs: int = 6
+
+    def ddqn(self) -> DdqnSettings:
+        """Return how the learner learns."""
+        return DdqnSettings(
+            gamma=self.discount,
+            lr=5e-4,
+            memory=100_000,
+            copy_every=250,
+            learn_from=2_000,
+            learn_every=2,
+            epsilon_steps=max(1, 200 * self.episodes),
+        )
+
+
+class Training:
+    """An agent under training. `run` goes on until all episodes are done or somebody asks it to pause."""
+
+    def __init__(
+        self, config: Config, surrogate: Surrogate | str | Path, settings: TrainingSettings, folder: Path
+    ) -> None:
+        if settings.dynamics not in DYNAMICS:
+            raise ConfigError(f"dynamics must be one of {', '.join(DYNAMICS)}, got {settings.dynamics!r}")
+        if settings.episodes < 1:
+            raise ConfigError(f"episodes must be at least 1, got {settings.episodes}")
+        self.config, self.settings, self.folder = config, settings, folder
+        self.envs = [
+            StalenessEnv(
+                config.with_settings({"resources.fluctuation": fluctuation}),
+                fidelity=settings.fidelity,
+                surrogate=surrogate,
+                max_slots=settings.max_slots,
+                discount=settings.discount,
+            )
+            for fluctuation in DYNAMICS[settings.dynamics]
+        ]
+        edges, self.threshold_max = config.federation.edges, config.cloud.threshold_max
+        self.network = q_network(settings.network, edges, self.threshold_max, config.seed)
+        (width,) = self.envs[0].observation_space.shape or (0,)
+        self.learner = Learner(self.network, width, settings.ddqn(), config.seed)
+        self.episodes: list[dict[str, Any]] = []
+        self.checks: list[dict[str, Any]] = []
+        self.best: Weights = self.learner.weights()
+        self._identity = {"config": config.digest(), **asdict(settings), "surrogate": self._surrogate_id()}
+
+    @property
+    def worth(self) -> float:
+        """Return what the whole way to the target is worth: the least that any policy so far has paid for it.
+
+        Paid so much for progress, a policy gains nothing in the long run if it is as good as that one, and
+        something if it is better (Dinkelbach 1967: the least ratio of cost to progress).
+        """
+        return min(check["cost"] for check in self.checks)
+
+    def run(
+        self,
+        progress: Callable[[dict[str, Any]], None] = lambda row: None,
+        pause: Callable[[], bool] = lambda: False,
+    ) -> Agent:
+        """Train, save and return the agent that did best in the checks."""
+        self._load()
+        if not self.checks:
+            for policy in (_random(self.threshold_max, self.config.seed), *_fixed(self.threshold_max)):
+                self.checks.append(self._check(policy, 0))
+        while len(self.episodes) < self.settings.episodes:
+            if pause():
+                self._save()
+                raise Paused(None, f"paused; give the same command again to go on with {self.folder}")
+            self.episodes.append(self._episode(len(self.episodes), pause))
+            done = len(self.episodes)
+            if done % self.settings.check_every == 0 or done == self.settings.episodes:
+                found = self._check(lambda state: int(self.learner.values(state).argmax()), done)
+                trained = [check["cost"] for check in self.checks if check["episode"]]
+                if not trained or found["cost"] <= min(trained):
+                    self.best = self.learner.weights()
+                self.checks.append(found)
+                self.episodes[-1]["check"] = found["cost"]
+                self._save()
+            progress(self.episodes[-1])
+        return self._finish()
+
+    def _episode(self, number: int, pause: Callable[[], bool]) -> dict[str, Any]:
+        """Run one episode, learn from it, and return its row."""
+        env = self.envs[number % len(self.envs)]
+        state, info = env.reset(seed=FIRST_EPISODE + number)
+        worth = self.worth if self.settings.progress_reward else 0.0
+        gained, losses, thresholds = 0.0, [], Counter[int]()
+        over = False
+        while not over:
+            action, before = self.learner.explore(state), info["progress"]
+            following, reward, terminated, truncated, info = env.step(np.int64(action))
+            paid = float(reward) + worth * (info["progress"] - before)
+            self.learner.observe(
+                Transition(state, action, SCALE * paid, info["slots"], following, terminated)
+            )
+            loss = self.learner.learn()
+            if loss is not None:
+                losses.append(loss)
+            gained += paid
+            thresholds[action - 1] += 1
+            state, over = following, terminated or truncated
+        return {
+            "episode": number + 1,
+            "dynamics": "static" if env.config.resources.fluctuation == "off" else "fluctuating",
+            "return": gained,
+            "cost": info["total_cost"],
+            "communications": info["communications"],
+            "reached": terminated,
+            "thresholds": {str(key): thresholds[key] for key in sorted(thresholds)},
+            "epsilon": self.learner.epsilon,
+            "loss": float(np.mean(losses)) if losses else None,
+        }
+
+    def _check(self, choose: Callable[[Weights], int], episode: int) -> dict[str, Any]:
+        """Return what a policy costs where it is not trained, and the thresholds that it chooses."""
+        costs, thresholds = [], []
+        for run in range(self.settings.check_runs):
+            env = self.envs[run % len(self.envs)]
+            state, info = env.reset(seed=FIRST_CHECK + run)
+            over = False
+            while not over:
+                action = choose(state)
+                thresholds.append(action - 1)
+                state, _, terminated, truncated, info = env.step(np.int64(action))
+                over = terminated or truncated
+            # Whoever does not get there has not paid the whole price.
+            costs.append(info["total_cost"] / max(info["progress"], 0.01) if truncated else info["total_cost"])
+        kept = thresholds[:: -(-len(thresholds) // KEPT_THRESHOLDS)]
+        return {"episode": episode, "cost": float(np.mean(costs)), "costs": costs, "thresholds": kept}
+
+    def _finish(self) -> Agent:
+        self.learner.load(self.best)
+        found = [check for check in self.checks if check["episode"]]
+        about = {
+            "config": self.config.digest(),
+            "data": self.config.data.name,
+            "association": self.config.federation.association,
+            "enforce": self.config.cloud.enforce,
+            "mixing": self.config.cloud.mixing,
+            "edges": self.config.federation.edges,
+            "compute_weight": self.config.cost.compute_weight,
+            "send_weight": self.config.cost.send_weight,
+            "episodes": self.settings.episodes,
+            "check_cost": min(check["cost"] for check in found),
+        }
+        agent = make_agent(self.network, self.threshold_max, about)
+        save_agent(self.folder / "agent.safetensors", agent)
+        write_atomic(self.folder / "training.json", _json({"settings": asdict(self.settings), "about": about,
+                     "digest": agent.digest, "episodes": self.episodes, "checks": self.checks}))  # fmt: skip
+        return agent
+
+    def _load(self) -> None:
+        path = self.folder / "training.safetensors"
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.folder / "config.toml", self.config.to_toml())
+            return
+        state = load_checkpoint(path)
+        for name, value in self._identity.items():
+            if state["identity"].get(name) != value:
+                raise RunError(
+                    f"{self.folder} holds a training with {name} = {state['identity'].get(name)}, and here that is "
+                    f"{value}; choose another --name or remove it"
+                )
+        self.learner.restore(state["learner"])
+        self.episodes, self.checks, self.best = state["episodes"], state["checks"], state["best"]
+
+    def _save(self) -> None:
+        save_checkpoint(
+            self.folder / "training.safetensors",
+            {
+                "identity": self._identity,
+                "learner": self.learner.snapshot(),
+                "episodes": self.episodes,
+                "checks": self.checks,
+                "best": self.best,
+            },
+        )
+
+    def _surrogate_id(self) -> str:
+        surrogate = self.envs[0].surrogate
+        return "none" if surrogate is None else _json(surrogate.to_dict())
+
+
+def _fixed(threshold_max: int) -> list[Callable[[Weights], int]]:
+    """Return the policies of a few fixed thresholds: what an agent should do better than."""
+    return [lambda state, action=k + 1: action for k in (0, 1, 2, 4, 8) if k <= threshold_max]  # type: ignore[misc]
+
+
+def _random(threshold_max: int, seed: int) -> Callable[[Weights], int]:
+    """Return the policy that draws any action: what an agent does before it has learned anything."""
+    stream = rng(seed, "random actions")
+    return lambda state: int(stream.integers(threshold_max + 2))
+
+
+def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    import json
+
+    return json.dumps(value)
