@@ -82,6 +82,7 @@ class Learner:
     """
 
     def __init__(self, network: nn.Module, width: int, settings: DdqnSettings, seed: int) -> None:
+        torch.set_num_threads(1)  # two are slower on matrices this small, and add up in another order
         self.network = network
         self.settings = settings
         self.seed = seed
@@ -91,7 +92,8 @@ class Learner:
         self._model = FlatModel(network, torch.device("cpu"))
         self._target = FlatModel(copy.deepcopy(network), torch.device("cpu"))
         # Views of what torch learns. One state is faster in numpy, a batch in torch.
-        self.values = Forward(self._model.spec.split(self._model.values.numpy()))
+        self.spec = self._model.spec
+        self.values = Forward(self.spec.split(self._model.values.numpy()))
         flat = nn.Parameter(self._model.values)
         flat.grad = self._model.gradient
         self._adam = torch.optim.Adam([flat], lr=settings.lr, fused=True)
@@ -147,11 +149,15 @@ class Learner:
             self._target.values.copy_(self._model.values)
         return loss
 
+    def weights(self) -> Weights:
+        """Return a copy of what the online network has learned, as one vector."""
+        return self._model.weights()
+
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return the whole state as arrays, from which learning goes on as if it had not stopped."""
         return {
             "counts": np.array([self.decisions, self.steps]),
-            "online": self._model.weights(),
+            "online": self.weights(),
             "target": self._target.weights(),
             **{name: moment.numpy().copy() for name, moment in self._moments.items()},
             **{f"memory.{name}": array for name, array in self.memory.snapshot().items()},

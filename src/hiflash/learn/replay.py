@@ -62,8 +62,10 @@ class Replay:
     def add(self, transition: Transition) -> None:
         """Remember a transition, in place of the oldest if there is no room."""
         place = self.seen % self.capacity
-        for rows, value in zip(self._rows, transition, strict=True):
-            rows[place] = value
+        rows = self._rows
+        rows.states[place], rows.next_states[place] = transition.state, transition.next_state
+        rows.actions[place], rows.terminated[place] = transition.action, transition.terminated
+        rows.rewards[place], rows.slots[place] = transition.reward, transition.slots
         self.seen += 1
 
     def sample(self, size: int, stream: np.random.Generator) -> Batch:
@@ -78,12 +80,15 @@ class Replay:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go back to a snapshot."""
-        self.seen = int(state["seen"])
+        seen = int(state["seen"])
+        size = min(seen, self.capacity)
         for name, rows in self._rows._asdict().items():
             kept = state[name]
-            if kept.shape != (len(self), *rows.shape[1:]) or kept.dtype != rows.dtype:
+            if kept.shape != (size, *rows.shape[1:]) or kept.dtype != rows.dtype:
                 raise RunError(
                     f"the memory of {self.capacity} transitions cannot take back {name} of {kept.dtype} "
                     f"{kept.shape}; use the settings that the training was begun with"
                 )
-            rows[: len(self)] = kept
+        for name, rows in self._rows._asdict().items():
+            rows[:size] = state[name]
+        self.seen = seen

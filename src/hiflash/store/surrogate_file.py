@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hiflash.agents import shipped_name
+from hiflash.agents import FOLDER, shipped_name
 from hiflash.config import Config
 from hiflash.core.surrogate import Surrogate
 from hiflash.errors import ConfigError
@@ -26,9 +25,9 @@ def save_surrogate(path: Path, surrogate: Surrogate, about: dict[str, Any]) -> N
 
 def load_surrogate(path: str | Path, config: Config) -> Surrogate:
     """Return the surrogate of a file; "auto" is the one that comes with HiFlash for such a configuration."""
-    found: Any = Path(path)
+    found = Path(path)
     if path == "auto":
-        found = files("hiflash").joinpath("agents", f"{shipped_name(config)}.json")
+        found = FOLDER / f"{shipped_name(config.data.name, config.federation.association)}.json"
     try:
         content = json.loads(found.read_text())
     except (OSError, ValueError) as error:
