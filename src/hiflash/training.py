@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.agent import Agent
+from hiflash.core.agent import Agent, Forward
 from hiflash.core.surrogate import Surrogate
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.learn.ddqn import DdqnSettings, Learner
 from hiflash.learn.environment import DISCOUNT, StalenessEnv
-from hiflash.learn.networks import make_agent, q_network
+from hiflash.learn.networks import q_network
 from hiflash.learn.replay import Transition
 from hiflash.messages import Weights
 from hiflash.seeding import rng
@@ -30,6 +31,8 @@ DYNAMICS = {"static": ("off",), "fluctuating": ("on",), "both": ("off", "on")}
 FIRST_EPISODE = 10_000  # seeds of training; evaluations use others
 FIRST_CHECK = 9_000
 SCALE = 0.2  # rewards of about one: learning rates are made for these
+LAST_RATE = 0.02  # of the first learning rate
+MOST_REFUSED = 0.95  # random actions refuse in every episode at another rate: from crowded to one at a time
 KEPT_THRESHOLDS = 2_000  # of a check, for the figure
 
 
@@ -37,7 +40,7 @@ KEPT_THRESHOLDS = 2_000  # of a check, for the figure
 class TrainingSettings:
     """How an agent is trained.
 
-    With `progress_reward` the learner is paid for progress as well (decision 38): the state does not show how
+    With `progress_reward` the learner is also paid for progress (decision 38): the state does not show how
     far training has come, so that the paper's reward alone cannot tell a good update from a bad one.
     """
 
@@ -55,12 +58,15 @@ class TrainingSettings:
         """Return how the learner learns."""
         return DdqnSettings(
             gamma=self.discount,
-            lr=5e-4,
+            lr=1e-3,
+            batch=128,
             memory=100_000,
-            copy_every=250,
-            learn_from=2_000,
+            copy_every=200,
+            learn_from=1_000,
             learn_every=2,
-            epsilon_steps=max(1, 200 * self.episodes),
+            epsilon_steps=100 * self.episodes,
+            averaging=0.999,
+            smooth=0.02,
         )
 
 
@@ -91,7 +97,7 @@ class Training:
         self.learner = Learner(self.network, width, settings.ddqn(), config.seed)
         self.episodes: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
-        self.best: Weights = self.learner.weights()
+        self.best: Weights = self.learner.average.copy()
         self._identity = {"config": config.digest(), **asdict(settings), "surrogate": self._surrogate_id()}
 
     @property
@@ -114,16 +120,13 @@ class Training:
             for policy in (_random(self.threshold_max, self.config.seed), *_fixed(self.threshold_max)):
                 self.checks.append(self._check(policy, 0))
         while len(self.episodes) < self.settings.episodes:
-            if pause():
-                self._save()
-                raise Paused(None, f"paused; give the same command again to go on with {self.folder}")
             self.episodes.append(self._episode(len(self.episodes), pause))
             done = len(self.episodes)
             if done % self.settings.check_every == 0 or done == self.settings.episodes:
-                found = self._check(lambda state: int(self.learner.values(state).argmax()), done)
-                trained = [check["cost"] for check in self.checks if check["episode"]]
-                if not trained or found["cost"] <= min(trained):
-                    self.best = self.learner.weights()
+                values = Forward(self.learner.spec.split(self.learner.average))
+                found = self._check(lambda state: int(values(state).argmax()), done)  # noqa: B023  # used here
+                if all(found["cost"] <= check["cost"] for check in self.checks if check["episode"]):
+                    self.best = self.learner.average.copy()
                 self.checks.append(found)
                 self.episodes[-1]["check"] = found["cost"]
                 self._save()
@@ -132,19 +135,23 @@ class Training:
 
     def _episode(self, number: int, pause: Callable[[], bool]) -> dict[str, Any]:
         """Run one episode, learn from it, and return its row."""
+        settings, learner = self.settings, self.learner
         env = self.envs[number % len(self.envs)]
         state, info = env.reset(seed=FIRST_EPISODE + number)
-        worth = self.worth if self.settings.progress_reward else 0.0
+        learner.slow_down(learner.settings.lr * max(LAST_RATE, 1 - number / settings.episodes))
+        worth = self.worth if settings.progress_reward else 0.0
+        refusal = MOST_REFUSED * float(rng(self.config.seed, "refusal", number).random())
         gained, losses, thresholds = 0.0, [], Counter[int]()
-        over = False
+        over, ahead = False, env.prospect()
         while not over:
-            action, before = self.learner.explore(state), info["progress"]
+            if pause():
+                raise Paused(None, self._how_to_go_on())
+            action = learner.explore(state, refusal)
             following, reward, terminated, truncated, info = env.step(np.int64(action))
-            paid = float(reward) + worth * (info["progress"] - before)
-            self.learner.observe(
-                Transition(state, action, SCALE * paid, info["slots"], following, terminated)
-            )
-            loss = self.learner.learn()
+            behind, ahead = ahead, env.prospect()
+            paid = float(reward) + worth * (ahead - behind)
+            learner.observe(Transition(state, action, SCALE * paid, info["slots"], following, terminated))
+            loss = learner.learn()
             if loss is not None:
                 losses.append(loss)
             gained += paid
@@ -158,7 +165,7 @@ class Training:
             "communications": info["communications"],
             "reached": terminated,
             "thresholds": {str(key): thresholds[key] for key in sorted(thresholds)},
-            "epsilon": self.learner.epsilon,
+            "epsilon": learner.epsilon,
             "loss": float(np.mean(losses)) if losses else None,
         }
 
@@ -179,8 +186,10 @@ class Training:
         kept = thresholds[:: -(-len(thresholds) // KEPT_THRESHOLDS)]
         return {"episode": episode, "cost": float(np.mean(costs)), "costs": costs, "thresholds": kept}
 
+    def _how_to_go_on(self) -> str:
+        return f"paused; give the same command again to go on with {self.folder}"
+
     def _finish(self) -> Agent:
-        self.learner.load(self.best)
         found = [check for check in self.checks if check["episode"]]
         about = {
             "config": self.config.digest(),
@@ -194,10 +203,18 @@ class Training:
             "episodes": self.settings.episodes,
             "check_cost": min(check["cost"] for check in found),
         }
-        agent = make_agent(self.network, self.threshold_max, about)
+        arrays = self.learner.spec.split(self.best)
+        edges = None if self.settings.network == "shared" else self.config.federation.edges
+        agent = Agent(self.settings.network, arrays, edges, self.threshold_max, about)
         save_agent(self.folder / "agent.safetensors", agent)
-        write_atomic(self.folder / "training.json", _json({"settings": asdict(self.settings), "about": about,
-                     "digest": agent.digest, "episodes": self.episodes, "checks": self.checks}))  # fmt: skip
+        record = {
+            "settings": asdict(self.settings),
+            "about": about,
+            "digest": agent.digest,
+            "episodes": self.episodes,
+            "checks": self.checks,
+        }
+        write_atomic(self.folder / "training.json", json.dumps(record))
         return agent
 
     def _load(self) -> None:
@@ -230,7 +247,7 @@ class Training:
 
     def _surrogate_id(self) -> str:
         surrogate = self.envs[0].surrogate
-        return "none" if surrogate is None else _json(surrogate.to_dict())
+        return "none" if surrogate is None else json.dumps(surrogate.to_dict())
 
 
 def _fixed(threshold_max: int) -> list[Callable[[Weights], int]]:
@@ -242,9 +259,3 @@ def _random(threshold_max: int, seed: int) -> Callable[[Weights], int]:
     """Return the policy that draws any action: what an agent does before it has learned anything."""
     stream = rng(seed, "random actions")
     return lambda state: int(stream.integers(threshold_max + 2))
-
-
-def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:
-    import json
-
-    return json.dumps(value)

@@ -27,7 +27,7 @@ from hiflash.seeding import rng
 __all__ = ["NETWORKS", "Agent", "AgentPolicy", "Forward", "network_shapes", "pooling"]
 
 REMAINING, CHECKING_IN = 3, 4  # where T_rem and checking_in stand among an edge's features
-CROWD = 10  # the number of running edges comes in tens: about 1, like everything else
+CROWD = 5  # sums over running edges, and their number, come in fives: about 1, like everything else
 
 PAPER_HIDDEN = (50, 30)
 EDGE_HIDDEN = (32, 32)
@@ -41,8 +41,8 @@ def network_shapes(network: str, edges: int | None, actions: int) -> Shapes:
     """Return the names and shapes of a network's arrays.
 
     `paper` is 5M-50-30-A for M edges. `shared` takes any number of edges in any order: `phi` (5-32-32) is
-    applied to each, and the head (102-64-64-A) sees the mean over those that run, how many that are, the mean
-    over those that are idle, and the edge that checks in.
+    applied to each, and the head (102-64-64-A) sees the sum over those that run, since each will bring something,
+    how many that are, the mean over those that are idle, and the edge that checks in.
     """
     if network == "paper":
         return _layers("head", (FEATURES * int(edges or 0), *PAPER_HIDDEN, actions))
@@ -73,7 +73,7 @@ class Forward:
 def pooling(states: Weights) -> tuple[Weights, Weights, Weights]:
     """Return what a shared network makes of states before anything learned comes in.
 
-    The features of all edges of all states, one row each; in every state, the share of each edge in the mean
+    The features of all edges of all states, one row each; in every state, the share of each edge in the sum
     over those that run, in the mean over the idle ones, and the choice of the one that checks in; and what
     goes to the head as it is: that edge's features and how many run.
     """
@@ -81,7 +81,7 @@ def pooling(states: Weights) -> tuple[Weights, Weights, Weights]:
     running, checking_in = features[:, REMAINING] > 0, features[:, CHECKING_IN]
     count = running.sum(axis=1, keepdims=True, dtype=np.float32)
     shares = np.empty((len(features), 3, features.shape[2]), np.float32)
-    np.divide(running, np.maximum(count, 1), out=shares[:, 0])
+    np.divide(running, np.float32(CROWD), out=shares[:, 0])
     np.divide(~running, np.maximum(features.shape[2] - count, 1), out=shares[:, 1])
     shares[:, 2] = checking_in
     own = (features @ checking_in[:, :, None])[:, :, 0]

@@ -18,7 +18,7 @@ from hiflash.learn.replay import Replay, Transition
 from hiflash.messages import Weights
 from hiflash.seeding import rng
 
-__all__ = ["DdqnSettings", "Learner", "Transition", "double_q_target", "td_update"]
+__all__ = ["DdqnSettings", "Learner", "Transition", "double_q_target", "smoothing", "td_update"]
 
 DRAWS = 1024  # random numbers for so many explorations come from one stream, which costs as much as one
 
@@ -38,6 +38,8 @@ class DdqnSettings:
     epsilon_steps: int = 10_000
     clip_norm: float = 10.0
     huber: bool = False
+    averaging: float = 0.0  # what an average of the online network keeps of itself at every step
+    smooth: float = 0.0  # how much neighbouring actions, the first apart, are held to the same value
 
 
 def double_q_target(
@@ -74,6 +76,19 @@ def td_update(
     return float(np.mean(error * error)), gradient
 
 
+def smoothing(values: Weights, weight: float) -> Weights:
+    """Return the gradient of `weight * mean sum_k (Q_(k+1) - Q_k)^2` over all actions but the first.
+
+    Neighbouring thresholds mostly do the same. Of many noisy values of one thing the largest is too large,
+    and wins against the one value of refusing, for no reason.
+    """
+    step = 2 * weight / len(values) * np.diff(values[:, 1:], axis=1)
+    gradient = np.zeros_like(values)
+    gradient[:, 2:] += step
+    gradient[:, 1:-1] -= step
+    return gradient
+
+
 class Learner:
     """An online network that learns from a replay memory, towards a target network that follows it.
 
@@ -101,6 +116,7 @@ class Learner:
         self._moments = {name: torch.zeros_like(flat) for name in ("exp_avg", "exp_avg_sq")}
         self._adam.state[flat] = {"step": torch.zeros(()), **self._moments}
         self._drawn: tuple[int, np.ndarray] = (-1, np.zeros((0, 2)))
+        self.average = self.weights()
 
     @property
     def epsilon(self) -> float:
@@ -109,8 +125,11 @@ class Learner:
         done = min(1.0, self.decisions / self.settings.epsilon_steps)
         return first + (last - first) * done
 
-    def explore(self, state: Weights) -> int:
-        """Return the best action by the online network or, with probability epsilon, any."""
+    def explore(self, state: Weights, first: float | None = None) -> int:
+        """Return the best action by the online network or, with probability epsilon, any.
+
+        `first` is the probability that such a random action is the first; else it is like all others'.
+        """
         block, place = divmod(self.decisions, DRAWS)
         if self._drawn[0] != block:
             self._drawn = block, rng(self.seed, "exploration", block).random((DRAWS, 2))
@@ -118,7 +137,10 @@ class Learner:
         explores = chance < self.epsilon
         self.decisions += 1
         values = self.values(state)
-        return int(which * len(values)) if explores else int(values.argmax())
+        if not explores:
+            return int(values.argmax())
+        share = 1 / len(values) if first is None else first
+        return 0 if which < share else 1 + int((which - share) / (1 - share) * (len(values) - 1))
 
     def observe(self, transition: Transition) -> None:
         """Remember what came of a decision."""
@@ -137,7 +159,10 @@ class Learner:
             *self._next_values(torch.from_numpy(batch.next_states)),
         )
         values = self.network(torch.from_numpy(batch.states))
-        loss, gradient = td_update(values.detach().numpy(), batch.actions, targets, huber=settings.huber)
+        valued = values.detach().numpy()
+        loss, gradient = td_update(valued, batch.actions, targets, huber=settings.huber)
+        if settings.smooth:
+            gradient += smoothing(valued, settings.smooth)
         self._model.gradient.zero_()
         values.backward(torch.from_numpy(gradient))
         length = float(self._model.gradient.norm())
@@ -145,9 +170,14 @@ class Learner:
             self._model.gradient.mul_(settings.clip_norm / length)
         self._adam.step()
         self.steps += 1
+        self.average += (1 - settings.averaging) * (self._model.values.numpy() - self.average)
         if self.steps % settings.copy_every == 0:
             self._target.values.copy_(self._model.values)
         return loss
+
+    def slow_down(self, lr: float) -> None:
+        """Learn at another rate from now on."""
+        self._adam.param_groups[0]["lr"] = lr
 
     def weights(self) -> Weights:
         """Return a copy of what the online network has learned, as one vector."""
@@ -159,6 +189,7 @@ class Learner:
             "counts": np.array([self.decisions, self.steps]),
             "online": self.weights(),
             "target": self._target.weights(),
+            "average": self.average.copy(),
             **{name: moment.numpy().copy() for name, moment in self._moments.items()},
             **{f"memory.{name}": array for name, array in self.memory.snapshot().items()},
         }
@@ -175,6 +206,7 @@ class Learner:
         self.decisions, self.steps = state["counts"].tolist()
         self._model.load(state["online"])
         self._target.load(state["target"])
+        self.average = np.array(state["average"])
         for name, moment in self._moments.items():
             moment.copy_(torch.from_numpy(np.array(state[name])))
         next(iter(self._adam.state.values()))["step"].fill_(self.steps)

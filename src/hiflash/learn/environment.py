@@ -11,12 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hiflash.config import Config
+from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.cloud import Lease
 from hiflash.core.observation import FEATURES, LIMIT, observe
 from hiflash.core.staleness import REFUSE, CloudView
 from hiflash.core.state import Stateful
 from hiflash.core.surrogate import Surrogate
+from hiflash.engine.ledger import Ledger
 from hiflash.engine.session import Session
 from hiflash.engine.simulator import Simulator
+from hiflash.engine.world import Timeline
 from hiflash.errors import ConfigError
 from hiflash.federation import Federation, build, outline
 from hiflash.learn.standing_in import surrogate_simulator
@@ -26,7 +30,7 @@ __all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv"]
 
 State = npt.NDArray[np.float32]
 
-DISCOUNT = 0.98  # of one slot: a lease lasts about ten, and what it does to others is over soon after
+DISCOUNT = 0.95  # of one slot: a lease lasts five to ten, and what it does to others is over soon after
 FIDELITIES = ("surrogate", "real")
 
 
@@ -110,6 +114,28 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         info = self._info(slots=slots, admitted=admitted)
         return self._state(), reward, reached, self._over and not reached, info
 
+    def prospect(self) -> float:
+        """Return the progress that is there once everything under way has arrived.
+
+        It rises at a grant by what that will bring, less what it takes from the others by making them stale.
+        No state shows that: when an upload arrives, what it was worth depends on all that came before it.
+        """
+        learning, cloud, ledger = self._learning, self._cloud, self.simulator.ledger
+        if learning is None:
+            return self._progress()
+        weights, version, held = cloud.weights, cloud.version, cloud.mixing.snapshot()
+        for lease in sorted(cloud.leases.values(), key=lambda lease: _timeline(ledger, lease).arrives_at):
+            staleness = version - lease.base_version
+            if staleness > lease.threshold:
+                continue
+            rounds = len(_timeline(ledger, lease).rounds)
+            trained = learning.train(lease.edge, lease.received, rounds)
+            mixed = cloud.mixing.mix(weights, trained, lease.base, lease.edge, staleness)
+            if mixed is not None:
+                weights, version = mixed, version + 1
+        cloud.mixing.restore(held)
+        return learning.progress(weights)
+
     def close(self) -> None:
         """End the workers of a real federation."""
         if self._federation is not None:
@@ -128,7 +154,9 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
                 config, self._data, self._spec, self.surrogate, config.seed
             )
             evaluate = self._learning.evaluate
-        self.simulator.cloud.policy = self._told  # type: ignore[attr-defined]
+        assert isinstance(self.simulator.cloud, AsyncCloud)  # noqa: S101  # the configuration was checked
+        self._cloud = self.simulator.cloud
+        self._cloud.policy = self._told
         self.session = Session(
             self.simulator,
             evaluate,
@@ -179,25 +207,28 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         return self._slot * self.config.resources.slot_s
 
     def _state(self) -> State:
-        cloud: Any = self.simulator.cloud
-        return observe(cloud.view(self._now()), self._asked)
+        return observe(self._cloud.view(self._now()), self._asked)
 
     def _info(self, *, slots: int, admitted: bool) -> dict[str, Any]:
-        evaluations = self.session.evaluations
-        accuracy = evaluations[-1]["accuracy"] if evaluations else 0.0
-        if self._learning is not None:
-            progress = self._learning.progress(self.simulator.weights)
-        else:
-            progress = min(accuracy / float(self.config.stop.target), 1.0)
         return {
             "slots": slots,
             "admitted": admitted,
             "edge": -1 if self._asked is None else self._asked,
-            "accuracy": accuracy,
-            "progress": progress,
+            "accuracy": self._accuracy(),
+            "progress": self._progress(),
             "total_cost": self._charged,
             "communications": self.simulator.ledger.communications,
         }
+
+
+    def _accuracy(self) -> float:
+        evaluations = self.session.evaluations
+        return evaluations[-1]["accuracy"] if evaluations else 0.0
+
+    def _progress(self) -> float:
+        if self._learning is not None:
+            return self._learning.progress(self.simulator.weights)
+        return min(self._accuracy() / float(self.config.stop.target), 1.0)
 
 
 class _Told(Stateful):
@@ -209,6 +240,10 @@ class _Told(Stateful):
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the threshold that was told last."""
         return self.threshold
+
+
+def _timeline(ledger: Ledger, lease: Lease) -> Timeline:
+    return ledger.open[lease.lease_id].timeline
 
 
 def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) -> Config:
