@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +118,14 @@ class Training:
         """Train, save and return the agent that did best in the checks."""
         self._load()
         if not self.checks:
-            for policy in (_random(self.threshold_max, self.config.seed), *_fixed(self.threshold_max)):
-                self.checks.append(self._check(policy, 0))
+            for policy, choose in _usual(self.threshold_max, self.config.seed).items():
+                self.checks.append(self._check(policy, choose, 0))
         while len(self.episodes) < self.settings.episodes:
             self.episodes.append(self._episode(len(self.episodes), pause))
             done = len(self.episodes)
             if done % self.settings.check_every == 0 or done == self.settings.episodes:
                 values = Forward(self.learner.spec.split(self.learner.average))
-                found = self._check(lambda state: int(values(state).argmax()), done)  # noqa: B023  # used here
+                found = self._check("agent", lambda state: int(values(state).argmax()), done)  # noqa: B023
                 if all(found["cost"] <= check["cost"] for check in self.checks if check["episode"]):
                     self.best = self.learner.average.copy()
                 self.checks.append(found)
@@ -169,7 +170,7 @@ class Training:
             "loss": float(np.mean(losses)) if losses else None,
         }
 
-    def _check(self, choose: Callable[[Weights], int], episode: int) -> dict[str, Any]:
+    def _check(self, policy: str, choose: Callable[[Weights], int], episode: int) -> dict[str, Any]:
         """Return what a policy costs where it is not trained, and the thresholds that it chooses."""
         costs, thresholds = [], []
         for run in range(self.settings.check_runs):
@@ -182,16 +183,18 @@ class Training:
                 state, _, terminated, truncated, info = env.step(np.int64(action))
                 over = terminated or truncated
             # Whoever does not get there has not paid the whole price.
-            costs.append(info["total_cost"] / max(info["progress"], 0.01) if truncated else info["total_cost"])
+            made = max(info["progress"], 0.01) if truncated else 1.0
+            costs.append(info["total_cost"] / made)
         kept = thresholds[:: -(-len(thresholds) // KEPT_THRESHOLDS)]
-        return {"episode": episode, "cost": float(np.mean(costs)), "costs": costs, "thresholds": kept}
+        cost = float(np.mean(costs))
+        return {"policy": policy, "episode": episode, "cost": cost, "costs": costs, "thresholds": kept}
 
     def _how_to_go_on(self) -> str:
         return f"paused; give the same command again to go on with {self.folder}"
 
     def _finish(self) -> Agent:
         found = [check for check in self.checks if check["episode"]]
-        about = {
+        about: dict[str, str | float] = {
             "config": self.config.digest(),
             "data": self.config.data.name,
             "association": self.config.federation.association,
@@ -207,15 +210,23 @@ class Training:
         edges = None if self.settings.network == "shared" else self.config.federation.edges
         agent = Agent(self.settings.network, arrays, edges, self.threshold_max, about)
         save_agent(self.folder / "agent.safetensors", agent)
-        record = {
+        write_atomic(self.folder / "training.json", json.dumps(self.record(agent)))
+        return agent
+
+    def record(self, agent: Agent) -> dict[str, Any]:
+        """Return all that there is to say about a training."""
+        return {
             "settings": asdict(self.settings),
-            "about": about,
+            "about": dict(agent.about),
             "digest": agent.digest,
             "episodes": self.episodes,
             "checks": self.checks,
         }
-        write_atomic(self.folder / "training.json", json.dumps(record))
-        return agent
+
+    def close(self) -> None:
+        """End the workers of real environments."""
+        for env in self.envs:
+            env.close()
 
     def _load(self) -> None:
         path = self.folder / "training.safetensors"
@@ -227,8 +238,8 @@ class Training:
         for name, value in self._identity.items():
             if state["identity"].get(name) != value:
                 raise RunError(
-                    f"{self.folder} holds a training with {name} = {state['identity'].get(name)}, and here that is "
-                    f"{value}; choose another --name or remove it"
+                    f"{self.folder} holds a training with {name} = {state['identity'].get(name)}, and here "
+                    f"that is {value}; choose another --name or remove it"
                 )
         self.learner.restore(state["learner"])
         self.episodes, self.checks, self.best = state["episodes"], state["checks"], state["best"]
@@ -250,12 +261,12 @@ class Training:
         return "none" if surrogate is None else json.dumps(surrogate.to_dict())
 
 
-def _fixed(threshold_max: int) -> list[Callable[[Weights], int]]:
-    """Return the policies of a few fixed thresholds: what an agent should do better than."""
-    return [lambda state, action=k + 1: action for k in (0, 1, 2, 4, 8) if k <= threshold_max]  # type: ignore[misc]
-
-
-def _random(threshold_max: int, seed: int) -> Callable[[Weights], int]:
-    """Return the policy that draws any action: what an agent does before it has learned anything."""
+def _usual(threshold_max: int, seed: int) -> dict[str, Callable[[Weights], int]]:
+    """Return the policies that an agent should do better than: any action at random, and fixed thresholds."""
     stream = rng(seed, "random actions")
-    return lambda state: int(stream.integers(threshold_max + 2))
+    fixed = {f"fixed-{k}": partial(_always, k + 1) for k in (0, 1, 2, 4, 8) if k <= threshold_max}
+    return {"random": lambda state: int(stream.integers(threshold_max + 2)), **fixed}
+
+
+def _always(action: int, state: Weights) -> int:
+    return action

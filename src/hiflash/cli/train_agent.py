@@ -1,0 +1,67 @@
+"""`hiflash train-agent`: learns a threshold policy in the environment, begun or gone on with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from hiflash.cli.common import pause_on_signal, print_paths
+from hiflash.cli.words import settings_options
+
+__all__ = ["add"]
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = commands.add_parser("train-agent", help="train an agent that decides thresholds", add_help=False)
+    settings_options(command)
+    command.add_argument("--episodes", type=int, default=150, help="runs to learn from (150)")
+    command.add_argument(
+        "--network", choices=("shared", "paper"), default="shared", help="any number of edges, or the paper's"
+    )
+    command.add_argument("--surrogate", default="auto", metavar="FILE", help="from hiflash calibrate")
+    command.add_argument(
+        "--fidelity", choices=("surrogate", "real"), default="surrogate", help="what training is: fast, or true"
+    )
+    command.add_argument(
+        "--dynamics", choices=("both", "static", "fluctuating"), default="both", help="resources while training"
+    )
+    command.add_argument(
+        "--reward", choices=("progress", "paper"), default="progress", help="paid for progress too, or not"
+    )
+    command.set_defaults(call=_train)
+
+
+def _train(options: argparse.Namespace) -> int:
+    from hiflash.config import Config
+    from hiflash.report.training import TrainingView, draw_training, training_table
+    from hiflash.store.run_directory import check_name
+    from hiflash.training import Training, TrainingSettings
+
+    config = Config.load(options.config, {"method": "hiflash", **options.settings})
+    name = check_name(options.name or f"agent-{config.data.name}-{config.federation.association}")
+    folder = Path(options.runs) / name
+    settings = TrainingSettings(
+        episodes=options.episodes,
+        network=options.network,
+        dynamics=options.dynamics,
+        fidelity=options.fidelity,
+        progress_reward=options.reward == "progress",
+    )
+    training = Training(config, options.surrogate, settings, folder)
+    with TrainingView(settings.episodes) as view:
+        agent = training.run(view.episode, pause_on_signal())
+    training.close()
+    figures = draw_training(training.record(agent), folder)
+    if options.json:
+        print(json.dumps(training.record(agent)))
+        return 0
+    from rich.console import Console
+
+    console = Console()
+    console.print(training_table(training.record(agent)))
+    print_paths(console, (folder / "agent.safetensors", folder / "training.json", *figures))
+    console.print(f"digest {agent.digest}", soft_wrap=True, highlight=False)
+    return 0
