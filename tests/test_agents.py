@@ -36,6 +36,13 @@ def agent_file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def own_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the signals of the tests alone: a command would go on listening to them."""
+    for module in ("run", "common"):
+        monkeypatch.setattr(f"hiflash.cli.{module}.pause_on_signal", lambda: lambda: False)
+
+
 def with_agent(path: Path, **more: Any) -> dict[str, Any]:
     return {"cloud.threshold": "agent", "cloud.agent": str(path), **more}
 
@@ -157,6 +164,7 @@ BRIEF = ["--federation.clients=8", "--federation.edges=4", "--stop.communication
 BARE = ["--data.name=none", "--trainer=none", "--federation.association=random"]
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_the_option_agent_of_a_run(
     agent_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +185,7 @@ def test_the_option_agent_of_a_run(
     assert "leave out cloud.agent, cloud.threshold" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_the_option_agent_of_a_comparison_is_for_those_with_an_agent(
     agent_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
