@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
-from hiflash.seeding import rng
+from hiflash.seeding import once, rng
 
 __all__ = ["Surrogate", "SurrogateRun"]
 
@@ -122,6 +122,7 @@ class SurrogateRun:
         self._needed = surrogate.skill_for(target)
         self._evaluations = 0
         self._noise = 0.0
+        self._measured: tuple[Weights | None, float] = (None, 0.0)  # the last model and its accuracy
 
     @property
     def initial(self) -> Weights:
@@ -142,7 +143,7 @@ class SurrogateRun:
         surrogate, accuracy = self.surrogate, self._accuracy(weights)
         memory = surrogate.noise_memory if self._evaluations else 0.0
         self._evaluations += 1
-        drawn = rng(self.seed, "surrogate noise", self._evaluations).standard_normal()
+        drawn = once(self.seed, "surrogate noise", self._evaluations).standard_normal()
         self._noise = memory * self._noise + surrogate.noise * math.sqrt(1 - memory**2) * drawn
         odds = math.log(accuracy / (1 - accuracy)) + self._noise
         seen = 1 / (1 + math.exp(-odds))
@@ -154,6 +155,8 @@ class SurrogateRun:
 
     def _accuracy(self, weights: Weights) -> float:
         """Return the true accuracy; the sum over classes is spelled out because it is asked for every slot."""
-        surrogate = self.surrogate
-        odds = np.exp(-surrogate.bias * weights[1:]) * math.exp(-surrogate.log_odds(float(weights[0])))
-        return float((self.overall / (1 + odds)).sum())
+        if self._measured[0] is not weights:  # nothing changes a model in place
+            surrogate = self.surrogate
+            odds = np.exp(-surrogate.bias * weights[1:]) * math.exp(-surrogate.log_odds(float(weights[0])))
+            self._measured = weights, float(np.add.reduce(self.overall / (1 + odds)))
+        return self._measured[1]

@@ -188,7 +188,7 @@ class Simulator(Stateful):
                 self._from_cloud(self.cloud.handle(event))
             case CheckIn():
                 if self.edges[event.edge].everyone:  # else its last client left while it waited to ask again
-                    self._from_cloud(self.cloud.handle(replace(event, now=self.now)))
+                    self._from_cloud(self.cloud.handle(event.at(self.now)))
             case Change() if self.mobility is not None:
                 self._push(*self.mobility.following(event, self.now))
                 self._from_edge(self.mobility.handle(event, self.now))
@@ -377,7 +377,7 @@ class Simulator(Stateful):
         return self.ledger.open[opened.lease_id].timeline.rounds[opened.index]
 
     def _arrive(self, upload: Upload) -> None:
-        left = None
+        left, weights, examples = None, upload.weights, upload.examples
         if self.executor is not None and not self.cloud.stale(upload.lease_id):
             model = resolve(upload.weights, self.executor, self.now)
             if model is None:
@@ -387,12 +387,13 @@ class Simulator(Stateful):
             self.kept.update(model.kept)
             lease = self.cloud.leases[upload.lease_id]
             weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
-            upload = replace(upload, weights=weights, examples=sum(model.examples.values()))
+            examples = sum(model.examples.values())
         elif self.stand_in is not None and not self.cloud.stale(upload.lease_id):
             rounds = len(self.ledger.open[upload.lease_id].timeline.rounds)
             received = self.cloud.leases[upload.lease_id].received
-            upload = replace(upload, weights=self.stand_in(upload.edge, received, rounds))
-        self._hand_in(replace(upload, now=self.now), left)
+            weights = self.stand_in(upload.edge, received, rounds)
+        arrived = Upload(upload.edge, upload.lease_id, weights, examples, upload.check_in, self.now)
+        self._hand_in(arrived, left)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hiflash.core.association import latency_per_edge_ms, mean_of_peopled, waiti
 from hiflash.core.compression import Payloads
 from hiflash.core.cost import Fluctuation, WanLink
 from hiflash.core.edge import Edge, Estimates
-from hiflash.seeding import rng
+from hiflash.seeding import once
 
 __all__ = ["RoundTiming", "Timeline", "World"]
 
@@ -40,7 +41,7 @@ class RoundTiming:
     reported_send_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Timeline:
     """A lease in virtual time from the grant to the arrival of its upload."""
 
@@ -49,10 +50,15 @@ class Timeline:
     rounds: tuple[RoundTiming, ...]
     up_s: float
 
-    @property
+    @cached_property
     def arrives_at(self) -> float:
         """Return when the upload reaches the cloud."""
         return self.rounds[-1].ends_at + self.up_s
+
+    @cached_property
+    def total_compute_s(self) -> float:
+        """Return the client seconds that computing will take in all; a running lease is asked every slot."""
+        return self.compute_s(len(self.rounds))
 
     def compute_s(self, rounds: int) -> float:
         """Return the client seconds spent computing in the first rounds."""
@@ -184,15 +190,14 @@ class World:
         if self.fluctuation is not None:  # resources are those of the second in which the round starts
             factors = self.fluctuation.factors(now)
             compute_s = compute_s / factors[clients]
-            send_s = send_s / factors[len(self.compute_s) + clients]
-        latency_s = compute_s + send_s
-        longest_s = float(latency_s.max())
-        # Not as arrays: to add up the numbers of an array one by one takes several times as long.
+            send_s = send_s / factors[len(self.compute_s) :][clients]
+        # Not as arrays: to take the numbers of an array one by one takes several times as long.
         compute, send = tuple(compute_s.tolist()), tuple(send_s.tolist())
+        longest_s = max(map(add, compute, send))
         total_compute_s, total_send_s = math.fsum(compute), math.fsum(send)
         reporting, reported = participants, (total_compute_s, total_send_s)
         if longest_s > edge.deadline_s:
-            in_time = latency_s <= edge.deadline_s
+            in_time = compute_s + send_s <= edge.deadline_s
             reporting = tuple(clients[in_time].tolist())
             reported = (math.fsum(compute_s[in_time]), math.fsum(send_s[in_time]))
         lasts_s = min(longest_s, edge.deadline_s)
@@ -207,4 +212,4 @@ class World:
     def _wan_s(self, edge: int, lease_id: int, way: str, size: int) -> float:
         if self.links is None:
             return 0.0
-        return self.links[edge].draw_s(size, rng(self.seed, "wan", way, edge, lease_id))
+        return self.links[edge].draw_s(size, once(self.seed, "wan", way, edge, lease_id))
