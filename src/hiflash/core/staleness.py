@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from hiflash.core.state import Stateful
@@ -33,8 +32,7 @@ class LeaseView(NamedTuple):
     eta: float
 
 
-@dataclass(frozen=True, slots=True)
-class CloudView:
+class CloudView(NamedTuple):
     """What a policy may look at: the version, the open leases, and what edges have declared.
 
     `costs` are those of edges that have checked in; `examples` has all edges, with 0 for one without clients.

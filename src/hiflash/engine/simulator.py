@@ -232,7 +232,7 @@ class Simulator(Stateful):
 
     def _schedule_slots(self) -> None:
         """Have check-ins answered: at the next slot boundary, or at once where there are no slots."""
-        if self.cloud.answerable and not self.slot_due:
+        if not self.slot_due and self.cloud.answerable:
             self.slot_due = True
             index, time = self.last_slot + 1, self.now
             if self.slot_s is not None:
@@ -347,9 +347,10 @@ class Simulator(Stateful):
             opened = replace(opened, tasks=tuple(tasks))
         self.open_rounds[opened.edge] = opened
         self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index))
+        if self.executor is None:
+            return
         quorum = self.edges[opened.edge].needed
-        enough = len(timing.reporting) >= quorum
-        if self.executor is not None and enough and not self.cloud.stale(opened.lease_id):
+        if len(timing.reporting) >= quorum and not self.cloud.stale(opened.lease_id):
             model = PendingModel(tuple(self._updates(opened)), quorum)
             begin(model, self.executor, timeline.arrives_at)
 
