@@ -31,9 +31,10 @@ def once(seed: int, *names: int | str) -> np.random.Generator:
     >>> once(0, "slot", 3).integers(1000) == rng(0, "slot", 3).integers(1000)
     np.True_
     """
-    _lent.state["state"]["key"] = _key(seed, names)
-    _lent.bits.state = _lent.state
-    return _lent.generator
+    state, generator = _lent.state, _lent.generator
+    state["state"]["key"] = _key(seed, names)
+    generator.bit_generator.state = state
+    return generator
 
 
 def _key(seed: int, names: tuple[int | str, ...]) -> tuple[int, int]:
@@ -59,8 +60,7 @@ class _Lent(threading.local):
     """One generator for each thread, put back to the beginning of a stream: to build one takes far longer."""
 
     def __init__(self) -> None:
-        self.bits = np.random.Philox(0)
-        self.generator = np.random.Generator(self.bits)
+        self.generator = np.random.Generator(np.random.Philox(0))
         # As Philox begins: counter at zero, nothing drawn ahead.
         self.state = {
             "bit_generator": "Philox",

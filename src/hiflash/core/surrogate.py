@@ -135,7 +135,8 @@ class SurrogateRun:
         trained = received.copy()
         trained[0] += self._gain[edge] * rounds**surrogate.rounds_power
         drawn = 1 - math.exp(-surrogate.pull * rounds)
-        trained[1:] += np.float32(drawn) * (self._leans[edge] - received[1:])
+        lean = trained[1:]
+        lean += np.float32(drawn) * (self._leans[edge] - lean)
         return trained
 
     def evaluate(self, weights: Weights) -> tuple[float, float]:

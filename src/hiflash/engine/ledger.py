@@ -165,9 +165,11 @@ class Ledger(Stateful):
     def costs_by(self, slot: int) -> dict[str, float]:
         """Return what the run has cost by the end of a slot in which nothing more happens."""
         running = math.fsum(
-            lease.timeline.total_compute_s * self._share(lease.timeline, slot)
-            for lease in self.open.values()
-            if lease.in_flight
+            [
+                lease.timeline.total_compute_s * self._share(lease.timeline, slot)
+                for lease in self.open.values()
+                if lease.in_flight
+            ]
         )
         compute = self.compute_cost + running / self.compute_unit_s
         total = self.compute_weight * compute + self.send_weight * self.send_cost + slot + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from operator import add
@@ -42,32 +42,32 @@ class RoundTiming:
     reported_send_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Timeline:
-    """A lease in virtual time from the grant to the arrival of its upload."""
+    """A lease in virtual time from the grant to the arrival of its upload.
+
+    `arrives_at` is when that reaches the cloud, `total_compute_s` what all rounds take the clients.
+    """
 
     granted_at: float
     starts_at: float
     rounds: tuple[RoundTiming, ...]
     up_s: float
+    arrives_at: float = field(init=False)  # known from the beginning because every slot asks for them
+    total_compute_s: float = field(init=False)
 
-    @cached_property
-    def arrives_at(self) -> float:
-        """Return when the upload reaches the cloud."""
-        return self.rounds[-1].ends_at + self.up_s
-
-    @cached_property
-    def total_compute_s(self) -> float:
-        """Return the client seconds that computing will take in all; a running lease is asked every slot."""
-        return self.compute_s(len(self.rounds))
+    def __post_init__(self) -> None:
+        """Work out what follows from the rounds."""
+        object.__setattr__(self, "arrives_at", self.rounds[-1].ends_at + self.up_s)
+        object.__setattr__(self, "total_compute_s", self.compute_s(len(self.rounds)))
 
     def compute_s(self, rounds: int) -> float:
         """Return the client seconds spent computing in the first rounds."""
-        return math.fsum(timing.total_compute_s for timing in self.rounds[:rounds])
+        return math.fsum([timing.total_compute_s for timing in self.rounds[:rounds]])
 
     def send_s(self, rounds: int) -> float:
         """Return the client seconds spent sending in the first rounds."""
-        return math.fsum(timing.total_send_s for timing in self.rounds[:rounds])
+        return math.fsum([timing.total_send_s for timing in self.rounds[:rounds]])
 
 
 class World:
