@@ -23,6 +23,7 @@ BARS = {
     "memory_growth_mb": ("MB", "flat"),
     "association_100k_s": ("s", "below 60, and 4 GiB"),
     "association_gap": ("", "-"),
+    "environment_steps_s": ("/s", "at least 5,000"),
 }
 
 
@@ -51,9 +52,9 @@ def main() -> int:
 
 
 def _function(name: str) -> Callable[[], Any]:
-    from benchmarks import association, peers, simulation, trainers
+    from benchmarks import association, environment, peers, simulation, trainers
 
-    modules = (trainers, simulation, peers, association)
+    modules = (trainers, simulation, peers, association, environment)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 

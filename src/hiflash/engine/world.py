@@ -212,7 +212,7 @@ class World:
         )
 
     def _means(self, edge: Edge, participants: tuple[int, ...]) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Return what computing and then sending take them at mean resources, and the places of their factors."""
+        """Return what computing, then sending, take them in the mean, and the places of their factors."""
         everyone = participants is edge.everyone
         if everyone and edge.edge in self._clusters_means:
             return self._clusters_means[edge.edge]
