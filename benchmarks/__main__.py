@@ -24,6 +24,7 @@ BARS = {
     "association_100k_s": ("s", "below 60, and 4 GiB"),
     "association_gap": ("", "-"),
     "cartpole_return": ("", "at least 450"),
+    "environment_steps_s": ("/s", "at least 5,000"),
 }
 
 
@@ -52,9 +53,9 @@ def main() -> int:
 
 
 def _function(name: str) -> Callable[[], Any]:
-    from benchmarks import association, cartpole, peers, simulation, trainers
+    from benchmarks import association, cartpole, environment, peers, simulation, trainers
 
-    modules = (trainers, simulation, peers, association, cartpole)
+    modules = (trainers, simulation, peers, association, cartpole, environment)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 

@@ -1,8 +1,11 @@
 """Named random streams."""
 
-import numpy as np
+from concurrent.futures import ThreadPoolExecutor
 
-from hiflash.seeding import rng
+import numpy as np
+import pytest
+
+from hiflash.seeding import once, rng
 
 
 def head(*names: int | str, seed: int = 0) -> list[int]:
@@ -49,6 +52,28 @@ def test_neighbouring_streams_are_not_correlated():
     # 1,225 pairs of 200 draws: one correlation has deviation 1/sqrt(200) = 0.071; 5 of them is 0.35
     assert np.abs(correlations).max() < 0.35
     assert abs(correlations.mean()) < 0.01
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda stream: stream.integers(7, dtype=np.int32),  # leaves half a word behind
+        lambda stream: stream.normal(1.0, 0.5),
+        lambda stream: stream.standard_normal(201).tolist(),
+        lambda stream: stream.choice(50, size=9, replace=False).tolist(),
+        lambda stream: stream.bit_generator.random_raw(3).tolist(),  # leaves a word of the block behind
+    ],
+)
+def test_a_draw_at_once_is_the_first_draw_of_the_stream(draw):
+    for number in range(20):
+        assert draw(once(3, "wan", "up", number)) == draw(rng(3, "wan", "up", number))
+
+
+def test_a_draw_at_once_is_not_disturbed_by_other_threads():
+    names = list(range(200))
+    with ThreadPoolExecutor(4) as threads:
+        drawn = list(threads.map(lambda name: once(0, name).standard_normal(50).sum(), names))
+    assert drawn == [rng(0, name).standard_normal(50).sum() for name in names]
 
 
 def test_streams_are_pinned():

@@ -77,6 +77,10 @@ class CheckIn:
     costs: EdgeCosts
     now: float
 
+    def at(self, now: float) -> CheckIn:
+        """Return the same request, made now."""
+        return CheckIn(self.edge, self.request_id, self.costs, now)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
@@ -98,6 +102,18 @@ class Grant:
     threshold: float
     weights: Weights
     now: float
+
+    def at(self, now: float) -> Grant:
+        """Return the same grant, received now."""
+        return Grant(
+            self.edge,
+            self.request_id,
+            self.lease_id,
+            self.base_version,
+            self.threshold,
+            self.weights,
+            now,
+        )
 
 
 @dataclass(frozen=True, slots=True)

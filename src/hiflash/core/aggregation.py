@@ -53,7 +53,7 @@ def interpolate(weights: Weights, update: Weights, a: float) -> Weights:
     """Return `(1 - a) w + a w_edge` (Eq. 8)."""
     if a == 1:  # exactly the edge model, down to the sign of its zeros
         return update.astype(np.float32)
-    return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32)
+    return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32, copy=False)
 
 
 class Interpolate(Stateful):

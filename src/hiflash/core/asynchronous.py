@@ -23,7 +23,7 @@ from hiflash.messages import (
     Verdict,
     Weights,
 )
-from hiflash.seeding import rng
+from hiflash.seeding import once, rng
 from hiflash.weights import finite
 
 __all__ = ["ENFORCEMENTS", "AsyncCloud"]
@@ -74,12 +74,12 @@ class AsyncCloud(Cloud):
 
     def view(self, now: float) -> CloudView:
         """Return what a policy may look at."""
-        leases = tuple(
+        leases = [
             LeaseView(lease.edge, lease.base_version, lease.threshold, lease.granted_at, max(now, lease.eta))
             for lease in self.leases.values()
-        )
+        ]
         return CloudView(
-            now, self.version, leases, self.costs, self.examples, self.slot_s, self.cost_unit_s
+            now, self.version, tuple(leases), self.costs, self.examples, self.slot_s, self.cost_unit_s
         )
 
     def snapshot(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class AsyncCloud(Cloud):
         """Return the place in line of whom a slot answers first; asked twice, it is drawn once."""
         waiting = len(self._idle)
         if self._first_draw[:2] != (index, waiting):
-            place = int(rng(self.seed, "slot", index).integers(waiting))
+            place = int(once(self.seed, "slot", index).integers(waiting))
             self._first_draw = (index, waiting, place)
         return self._first_draw[2]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -230,7 +230,7 @@ class Cloud(Stateful):
         effects = self._judge(upload)
         check_in = upload.check_in
         if check_in is not None and check_in.edge == upload.edge:
-            effects += self._check_in(replace(check_in, now=upload.now))
+            effects += self._check_in(check_in.at(upload.now))
         return effects
 
     def _judge(self, upload: Upload) -> list[Any]:
@@ -279,7 +279,7 @@ class Cloud(Stateful):
         if lease is not None and lease.edge == event.edge:
             effects += self._end(lease, "abandoned", event.now)
         if event.check_in is not None and event.check_in.edge == event.edge:
-            effects += self._check_in(replace(event.check_in, now=event.now))
+            effects += self._check_in(event.check_in.at(event.now))
         return effects
 
     def _recluster(self, change: ClusterChange) -> None:

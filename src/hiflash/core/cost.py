@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hiflash.core.state import Stateful
 from hiflash.errors import ProtocolError
-from hiflash.seeding import rng
+from hiflash.seeding import once
 
 __all__ = ["Fluctuation", "WanLink", "compute_seconds", "send_seconds"]
 
@@ -65,6 +67,7 @@ class Fluctuation(Stateful):
         self.seed = seed
         self.first = 0
         self.states: list[Floats] = [spread * self._noise(0)]
+        self._factors: dict[int, Floats] = {}  # of seconds that somebody asked for since time passed
 
     def factors(self, now: float) -> Floats:
         """Return the factor on every resource's mean in the second that `now` lies in."""
@@ -75,7 +78,9 @@ class Fluctuation(Stateful):
             noise = self._noise(self.first + len(self.states))
             scale = math.sqrt(1 - self.rho**2) * self.spread
             self.states.append(self.rho * self.states[-1] + scale * noise)
-        return np.exp(self.states[second - self.first])
+        if second not in self._factors:
+            self._factors[second] = np.exp(self.states[second - self.first])
+        return self._factors[second]
 
     def forget(self, now: float) -> None:
         """Drop the seconds before `now`: nobody will ask for them again."""
@@ -83,6 +88,12 @@ class Fluctuation(Stateful):
         if passed > 0:
             del self.states[:passed]
             self.first += passed
+            self._factors.clear()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        super().restore(state)
+        self._factors.clear()
 
     def _noise(self, second: int) -> Floats:
-        return rng(self.seed, "fluctuation", second).standard_normal(self.size)
+        return once(self.seed, "fluctuation", second).standard_normal(self.size)

@@ -27,7 +27,7 @@ from hiflash.messages import (
     Upload,
     Verdict,
 )
-from hiflash.seeding import rng
+from hiflash.seeding import once
 
 __all__ = ["ClientPlan", "Edge", "Estimates"]
 
@@ -200,7 +200,7 @@ class Edge(Stateful):
         """Return the clients of one edge round, in order."""
         if self.clients_per_round is None or self.clients_per_round >= len(self.everyone):
             return self.everyone
-        stream = rng(self.seed, "clients", self.edge, lease_id, index)
+        stream = once(self.seed, "clients", self.edge, lease_id, index)
         chosen = stream.choice(self.everyone, size=self.clients_per_round, replace=False)
         return tuple(sorted(chosen.tolist()))
 
@@ -240,10 +240,10 @@ class Edge(Stateful):
         """Take a grant that was sent at `grant.now` and arrives now."""
         if self._new(grant):
             self.estimates = self.estimates.observe_down(now - grant.now)
-        return self.handle(replace(grant, now=now))
+        return self.handle(grant.at(now))
 
     def _draw_rounds(self, draw: int) -> int:
-        return int(rng(self.seed, "edge_rounds", self.edge, draw).choice(self.edge_rounds))
+        return int(once(self.seed, "edge_rounds", self.edge, draw).choice(self.edge_rounds))
 
     def _new(self, grant: Grant) -> bool:
         return grant.request_id == self.request_id and not self._current(grant.lease_id)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hiflash.core.state import Stateful
 from hiflash.messages import EdgeCosts
-from hiflash.seeding import rng
+from hiflash.seeding import once
 
 __all__ = [
     "REFUSE",
@@ -23,8 +22,7 @@ __all__ = [
 REFUSE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseView:
+class LeaseView(NamedTuple):
     """An open lease as a policy sees it; `eta` is when its upload is expected, never before now."""
 
     edge: int
@@ -34,8 +32,7 @@ class LeaseView:
     eta: float
 
 
-@dataclass(frozen=True, slots=True)
-class CloudView:
+class CloudView(NamedTuple):
     """What a policy may look at: the version, the open leases, and what edges have declared.
 
     `costs` are those of edges that have checked in; `examples` has all edges, with 0 for one without clients.
@@ -91,7 +88,7 @@ class RandomThreshold(Stateful):
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the next draw."""
         self.asked += 1
-        return int(rng(self.seed, "threshold", self.asked).integers(self.maximum + 1))
+        return int(once(self.seed, "threshold", self.asked).integers(self.maximum + 1))
 
 
 def admits(view: CloudView, candidate: LeaseView) -> bool:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
-from hiflash.seeding import rng
+from hiflash.seeding import once, rng
 
 __all__ = ["Surrogate", "SurrogateRun"]
 
@@ -127,7 +127,7 @@ class SurrogateRun:
         surrogate, accuracy = self.surrogate, self._accuracy(weights)
         memory = surrogate.noise_memory if self._evaluations else 0.0
         self._evaluations += 1
-        drawn = rng(self.seed, "surrogate noise", self._evaluations).standard_normal()
+        drawn = once(self.seed, "surrogate noise", self._evaluations).standard_normal()
         self._noise = memory * self._noise + surrogate.noise * math.sqrt(1 - memory**2) * drawn
         odds = math.log(accuracy / (1 - accuracy)) + self._noise
         seen = 1 / (1 + math.exp(-odds))

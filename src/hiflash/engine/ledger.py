@@ -134,34 +134,27 @@ class Ledger(Stateful):
         """Count an upload that reached the cloud."""
         self.communications += 1
         self.wan_bytes_up += self.payloads.up
-        self.left(verdict.lease_id)
         if verdict.status == "rejected":
             if verdict.reason == "stale":
                 self.discarded += 1
             else:
                 self.rejected += 1
             self.settle(verdict.lease_id, applied=False)
-        else:
+        elif verdict.status == "applied":
+            self.settle(verdict.lease_id, applied=True, staleness=verdict.staleness)
+        else:  # it is buffered: it runs no more, and is settled with the others
             lease = self.open[verdict.lease_id]
-            self.open[verdict.lease_id] = replace(lease, staleness=verdict.staleness)
-            if verdict.status == "applied":  # else it is buffered, and settled with the others
-                self.settle(verdict.lease_id, applied=True)
+            self.open[verdict.lease_id] = replace(lease, in_flight=False, staleness=verdict.staleness)
+            self._charge(lease)
 
-    def left(self, lease_id: int) -> None:
-        """Charge a lease that stopped running for the rounds that were done under it."""
-        lease = self.open[lease_id]
-        if lease.in_flight:
-            self.open[lease_id] = replace(lease, in_flight=False)
-            self.compute_cost += lease.timeline.compute_s(lease.rounds_done) / self.compute_unit_s
-            self.send_cost += lease.timeline.send_s(lease.rounds_done) / self.send_unit_s
-
-    def settle(self, lease_id: int, *, applied: bool) -> None:
-        """Close the books of a lease."""
-        self.left(lease_id)
+    def settle(self, lease_id: int, *, applied: bool, staleness: int | None = None) -> None:
+        """Close the books of a lease; the staleness of a buffered upload is known already."""
         lease = self.open.pop(lease_id)
+        if lease.in_flight:
+            self._charge(lease)
         if applied:
             self.applied[lease.edge] += 1
-            self.staleness[lease.staleness] += 1
+            self.staleness[lease.staleness if staleness is None else staleness] += 1
         else:
             self.wasted_client_steps += lease.steps_done
 
@@ -172,9 +165,11 @@ class Ledger(Stateful):
     def costs_by(self, slot: int) -> dict[str, float]:
         """Return what the run has cost by the end of a slot in which nothing more happens."""
         running = math.fsum(
-            lease.timeline.compute_s(len(lease.timeline.rounds)) * self._share(lease.timeline, slot)
-            for lease in self.open.values()
-            if lease.in_flight
+            [
+                lease.timeline.total_compute_s * self._share(lease.timeline, slot)
+                for lease in self.open.values()
+                if lease.in_flight
+            ]
         )
         compute = self.compute_cost + running / self.compute_unit_s
         total = self.compute_weight * compute + self.send_weight * self.send_cost + slot + 1
@@ -222,6 +217,11 @@ class Ledger(Stateful):
         if self.synchronous:
             return 0
         return sum(lease.steps_done for lease in self.open.values() if not lease.in_flight)
+
+    def _charge(self, lease: OpenLease) -> None:
+        """Add what the rounds done under a lease that stops running have cost."""
+        self.compute_cost += lease.timeline.compute_s(lease.rounds_done) / self.compute_unit_s
+        self.send_cost += lease.timeline.send_s(lease.rounds_done) / self.send_unit_s
 
     def _share(self, timeline: Timeline, slot: int) -> float:
         """Return the part of a running lease's computing that is charged: even over the slots it runs."""

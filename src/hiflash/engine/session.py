@@ -94,6 +94,7 @@ class Session(Stateful):
         self.evaluate = evaluate
         self.every = every
         self.target = target
+        self._goal = None if target is None else str(target)
         self.log = log
         self.progress = progress
         self.checkpoint = checkpoint
@@ -169,9 +170,14 @@ class Session(Stateful):
         super().restore(state)
         self.engine.restore(state["engine"])
 
+    @property
+    def reached(self) -> bool:
+        """Return whether the target was reached."""
+        return self._goal is not None and self.targets[self._goal] is not None
+
     def over(self) -> str | None:
         """Return why the run is over, if it is."""
-        if self.target is not None and self.targets[str(self.target)] is not None:
+        if self.reached:
             return f"target {self.target} reached"
         for budget, share in self.engine.used().items():
             if share >= 1:

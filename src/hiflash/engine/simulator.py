@@ -188,7 +188,7 @@ class Simulator(Stateful):
                 self._from_cloud(self.cloud.handle(event))
             case CheckIn():
                 if self.edges[event.edge].everyone:  # else its last client left while it waited to ask again
-                    self._from_cloud(self.cloud.handle(replace(event, now=self.now)))
+                    self._from_cloud(self.cloud.handle(event.at(self.now)))
             case Change() if self.mobility is not None:
                 self._push(*self.mobility.following(event, self.now))
                 self._from_edge(self.mobility.handle(event, self.now))
@@ -232,7 +232,7 @@ class Simulator(Stateful):
 
     def _schedule_slots(self) -> None:
         """Have check-ins answered: at the next slot boundary, or at once where there are no slots."""
-        if self.cloud.answerable and not self.slot_due:
+        if not self.slot_due and self.cloud.answerable:
             self.slot_due = True
             index, time = self.last_slot + 1, self.now
             if self.slot_s is not None:
@@ -347,9 +347,10 @@ class Simulator(Stateful):
             opened = replace(opened, tasks=tuple(tasks))
         self.open_rounds[opened.edge] = opened
         self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index))
+        if self.executor is None:
+            return
         quorum = self.edges[opened.edge].needed
-        enough = len(timing.reporting) >= quorum
-        if self.executor is not None and enough and not self.cloud.stale(opened.lease_id):
+        if len(timing.reporting) >= quorum and not self.cloud.stale(opened.lease_id):
             model = PendingModel(tuple(self._updates(opened)), quorum)
             begin(model, self.executor, timeline.arrives_at)
 
@@ -377,7 +378,7 @@ class Simulator(Stateful):
         return self.ledger.open[opened.lease_id].timeline.rounds[opened.index]
 
     def _arrive(self, upload: Upload) -> None:
-        left = None
+        left, weights, examples = None, upload.weights, upload.examples
         if self.executor is not None and not self.cloud.stale(upload.lease_id):
             model = resolve(upload.weights, self.executor, self.now)
             if model is None:
@@ -387,12 +388,13 @@ class Simulator(Stateful):
             self.kept.update(model.kept)
             lease = self.cloud.leases[upload.lease_id]
             weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
-            upload = replace(upload, weights=weights, examples=sum(model.examples.values()))
+            examples = sum(model.examples.values())
         elif self.stand_in is not None and not self.cloud.stale(upload.lease_id):
             rounds = len(self.ledger.open[upload.lease_id].timeline.rounds)
             received = self.cloud.leases[upload.lease_id].received
-            upload = replace(upload, weights=self.stand_in(upload.edge, received, rounds))
-        self._hand_in(replace(upload, now=self.now), left)
+            weights = self.stand_in(upload.edge, received, rounds)
+        arrived = Upload(upload.edge, upload.lease_id, weights, examples, upload.check_in, self.now)
+        self._hand_in(arrived, left)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from hiflash.core.association import latency_per_edge_ms, mean_of_peopled, waiti
 from hiflash.core.compression import Payloads
 from hiflash.core.cost import Fluctuation, WanLink
 from hiflash.core.edge import Edge, Estimates
-from hiflash.seeding import rng
+from hiflash.seeding import once
 
 __all__ = ["RoundTiming", "Timeline", "World"]
 
@@ -42,25 +44,30 @@ class RoundTiming:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A lease in virtual time from the grant to the arrival of its upload."""
+    """A lease in virtual time from the grant to the arrival of its upload.
+
+    `arrives_at` is when that reaches the cloud, `total_compute_s` what all rounds take the clients.
+    """
 
     granted_at: float
     starts_at: float
     rounds: tuple[RoundTiming, ...]
     up_s: float
+    arrives_at: float = field(init=False)  # known from the beginning because every slot asks for them
+    total_compute_s: float = field(init=False)
 
-    @property
-    def arrives_at(self) -> float:
-        """Return when the upload reaches the cloud."""
-        return self.rounds[-1].ends_at + self.up_s
+    def __post_init__(self) -> None:
+        """Work out what follows from the rounds."""
+        object.__setattr__(self, "arrives_at", self.rounds[-1].ends_at + self.up_s)
+        object.__setattr__(self, "total_compute_s", self.compute_s(len(self.rounds)))
 
     def compute_s(self, rounds: int) -> float:
         """Return the client seconds spent computing in the first rounds."""
-        return math.fsum(timing.total_compute_s for timing in self.rounds[:rounds])
+        return math.fsum([timing.total_compute_s for timing in self.rounds[:rounds]])
 
     def send_s(self, rounds: int) -> float:
         """Return the client seconds spent sending in the first rounds."""
-        return math.fsum(timing.total_send_s for timing in self.rounds[:rounds])
+        return math.fsum([timing.total_send_s for timing in self.rounds[:rounds]])
 
 
 class World:
@@ -91,7 +98,9 @@ class World:
         self.model_bytes = model_bytes
         self.payloads = payloads or Payloads.of(model_bytes)
         self.seed = seed
+        # Of edges whose whole cluster takes part, until it changes:
         self._steady: dict[int, RoundTiming] = {}
+        self._clusters_means: dict[int, tuple[Floats, npt.NDArray[np.int64]]] = {}
         self.fluctuation: Fluctuation | None = None
         if fluctuation is not None:
             rho, spread = fluctuation
@@ -144,6 +153,7 @@ class World:
         self.clusters[edge] = cluster
         self.send_s[cluster] = send_s
         self._steady.pop(edge, None)
+        self._clusters_means.pop(edge, None)
         for name in ("response_latency_ms", "waiting_ms"):
             self.__dict__.pop(name, None)  # worked out anew when they are asked for
 
@@ -179,22 +189,19 @@ class World:
         if steady and edge.edge in self._steady:  # the same clients at the same speed: the same round
             timing = self._steady[edge.edge]
             return replace(timing, ends_at=now + timing.ends_at)
-        clients = np.array(participants, dtype=np.int64)
-        compute_s, send_s = self.compute_s[clients], self.send_s[clients]
+        seconds, places = self._means(edge, participants)
         if self.fluctuation is not None:  # resources are those of the second in which the round starts
-            factors = self.fluctuation.factors(now)
-            compute_s = compute_s / factors[clients]
-            send_s = send_s / factors[len(self.compute_s) + clients]
-        latency_s = compute_s + send_s
-        longest_s = float(latency_s.max())
-        # Not as arrays: to add up the numbers of an array one by one takes several times as long.
-        compute, send = tuple(compute_s.tolist()), tuple(send_s.tolist())
+            seconds = seconds / self.fluctuation.factors(now)[places]
+        # Not as arrays: to take the numbers of an array one by one takes several times as long.
+        both = seconds.tolist()
+        compute, send = tuple(both[: len(participants)]), tuple(both[len(participants) :])
+        longest_s = max(map(add, compute, send))
         total_compute_s, total_send_s = math.fsum(compute), math.fsum(send)
         reporting, reported = participants, (total_compute_s, total_send_s)
         if longest_s > edge.deadline_s:
-            in_time = latency_s <= edge.deadline_s
-            reporting = tuple(clients[in_time].tolist())
-            reported = (math.fsum(compute_s[in_time]), math.fsum(send_s[in_time]))
+            in_time = [latency_s <= edge.deadline_s for latency_s in map(add, compute, send)]
+            reporting = tuple(compress(participants, in_time))
+            reported = (math.fsum(compress(compute, in_time)), math.fsum(compress(send, in_time)))
         lasts_s = min(longest_s, edge.deadline_s)
         if steady:
             self._steady[edge.edge] = RoundTiming(
@@ -204,7 +211,21 @@ class World:
             now + lasts_s, participants, reporting, compute, send, total_compute_s, total_send_s, *reported
         )
 
+    def _means(self, edge: Edge, participants: tuple[int, ...]) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """Return what computing, then sending, take them in the mean, and the places of their factors."""
+        everyone = participants is edge.everyone
+        if everyone and edge.edge in self._clusters_means:
+            return self._clusters_means[edge.edge]
+        clients = np.array(participants, dtype=np.int64)
+        means = (
+            np.concatenate([self.compute_s[clients], self.send_s[clients]]),
+            np.concatenate([clients, len(self.compute_s) + clients]),
+        )
+        if everyone and self.fluctuation is not None:  # else one round is like the other, and asked for once
+            self._clusters_means[edge.edge] = means
+        return means
+
     def _wan_s(self, edge: int, lease_id: int, way: str, size: int) -> float:
         if self.links is None:
             return 0.0
-        return self.links[edge].draw_s(size, rng(self.seed, "wan", way, edge, lease_id))
+        return self.links[edge].draw_s(size, once(self.seed, "wan", way, edge, lease_id))

@@ -98,7 +98,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         """Answer the edge that checks in and let time pass until the next one does."""
         if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over; call reset()")
-        if not (isinstance(action, int | np.integer) and 0 <= action <= self._highest):
+        if not (isinstance(action, (int, np.integer)) and 0 <= action <= self._highest):
             raise gymnasium.error.InvalidAction(
                 f"an action is a whole number in 0..{self._highest} "
                 f"(0 refuses, k + 1 is threshold k), got {action!r}"
@@ -110,7 +110,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
             self.session.advance()
             admitted = self.simulator.ledger.grants[self._asked] > before
         reward, slots = self._pass_time(answered=True)
-        reached = self.session.target is not None and self.session.targets[str(self.session.target)] is not None
+        reached = self.session.reached
         info = self._info(slots=slots, admitted=admitted)
         return self._state(), reward, reached, self._over and not reached, info
 

@@ -78,7 +78,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
                 promises.append(encoded)
             return {"promise": positions[id(value)]}
         if type(value).__name__ in TYPES:
-            fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
             return {"type": type(value).__name__, "fields": fields}
         raise TypeError(f"a checkpoint cannot hold {type(value).__name__}")
 

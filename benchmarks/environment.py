@@ -1,0 +1,35 @@
+"""The environment that the staleness agent learns in: how fast it steps without training anything."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import numpy as np
+
+from hiflash.core.surrogate import Surrogate
+from hiflash.learn.environment import StalenessEnv
+
+__all__ = ["environment_steps_s"]
+
+LEARNING = Surrogate(-3.91, 1.117, 0.56, 0.0119, 0.353, 0.124, 0.159, 0.58)  # much like MNIST
+
+
+def environment_steps_s(steps: int = 5_000, repeats: int = 5) -> float:
+    """Return the steps a second of random actions in the default federation with fluctuating resources."""
+    env = StalenessEnv({"resources.fluctuation": "on"}, surrogate=LEARNING)
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).integers(env.action_space.n, size=(repeats, steps))
+    return statistics.median(_steps_s(env, row) for row in actions)
+
+
+def _steps_s(env: StalenessEnv, actions: np.ndarray) -> float:
+    """Return the steps a second of these actions, resets not counted."""
+    spent_s, begun = 0.0, time.perf_counter()
+    for action in actions:
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            spent_s += time.perf_counter() - begun
+            env.reset()
+            begun = time.perf_counter()
+    return len(actions) / (spent_s + time.perf_counter() - begun)
