@@ -66,7 +66,7 @@ NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
 
 OWN = {
     "cloud.mixing": ("interpolate", "delta", "buffer", "tiers"),
-    "cloud.threshold": ("inf", "random", "parallel", "latency", "skip_slowest"),
+    "cloud.threshold": ("inf", "random", "uneven", "parallel", "latency", "skip_slowest"),
 }
 """The names that come with HiFlash; a part that a user registered may look at any key."""
 
