@@ -197,7 +197,7 @@ def finish(
 
 
 def _usual_policies(config: Config) -> Iterator[str]:
-    """Yield what a surrogate is checked on: random thresholds like those of the fit, and others unlike them."""
+    """Yield what a surrogate is checked on: random thresholds as in the fit, and others that are not."""
     yield "random"
     yield from (f"fixed-{threshold}" for threshold in FIXED if threshold <= config.cloud.threshold_max)
     if config.federation.edges > 1:
@@ -214,7 +214,8 @@ def _settings(policy: str) -> dict[str, Any]:
             return {"cloud.threshold": int(number)}
         return {"cloud.threshold": "skip_slowest", "cloud.skipped": int(number)}
     raise ConfigError(
-        f"policies may be random, uneven, parallel, latency, inf, fixed-K and skip-K, got {str(policy)[:60]!r}"
+        "policies may be random, uneven, parallel, latency, inf, fixed-K and skip-K, "
+        f"got {str(policy)[:60]!r}"
     )
 
 

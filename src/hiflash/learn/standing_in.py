@@ -33,7 +33,7 @@ def surrogate_simulator(
     check_representable(config)
     population = populate(config, data, None, spec.size)
     shares, overall = edge_labels(population)
-    learning = SurrogateRun(surrogate, shares, overall, target=config.stop.target, seed=draw)
+    learning = SurrogateRun(surrogate, shares, overall, target=float(config.stop.target), seed=draw)
     size = len(learning.initial)
     made = simulator(config, population, learning.initial, spec, size, None, None, _unheard, learning.train)
     return made, learning
@@ -77,7 +77,7 @@ def check_representable(config: Config) -> None:
 
 
 def edge_labels(population: Population) -> tuple[Floats, Floats]:
-    """Return the label distribution of every edge, and of all clients; an edge without clients has the latter."""
+    """Return the label distribution of every edge, and of all clients; one without clients has the latter."""
     if population.labels is None:
         raise ConfigError('a surrogate looks at the labels of edges, and data.name = "none" has no labels')
     overall = population.labels.sum(axis=0) / population.labels.sum()
