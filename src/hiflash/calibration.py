@@ -78,12 +78,14 @@ class Calibration:
         save_surrogate(
             directory / "surrogate.json", self.surrogate, {**self.about(), "report": numbers["report"]}
         )
-        policies = [cell.tags["policy"] for cell in self.checked]
+        about, policies = numbers["about"], [cell.tags["policy"] for cell in self.checked]
+        title = "Surrogate and real runs: {method} on {data}, {partition}, association {association}"
+        stem = directory / "calibration"
         return [
             directory / "surrogate.json",
             write_json(numbers, directory / "calibration.json"),
             *draw_calibration(
-                numbers["report"], policies, self.results, self.rehearsals, directory / "calibration"
+                title.format(**about), numbers["report"], policies, self.results, self.rehearsals, stem
             ),
         ]
 

@@ -103,7 +103,7 @@ def test_noise_has_its_size_and_its_memory_and_repeats():
         ("run_spread", -0.1),
         ("noise", math.inf),
         ("noise_memory", 1.0),
-    ],  # fmt: skip
+    ],
 )
 def test_numbers_that_mean_nothing_are_refused(name: str, value: float):
     with pytest.raises(ConfigError, match=f"a surrogate cannot have {name} = .*; calibrate it again"):

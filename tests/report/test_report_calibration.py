@@ -123,6 +123,6 @@ def test_the_table_marks_what_missed_the_bar_and_fits(report: tuple[Any, ...]) -
 
 
 def test_the_figure_is_drawn(report: tuple[Any, ...], tmp_path: Path) -> None:
-    paths = draw_calibration(*report, tmp_path / "one")
+    paths = draw_calibration("title", *report, tmp_path / "one")
     assert [path.name for path in paths] == ["one.png", "one.pdf"]
     assert all(path.stat().st_size > 10_000 for path in paths)

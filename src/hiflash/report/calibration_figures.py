@@ -22,6 +22,7 @@ _PANELS = (("communications", "Communications"), ("total_cost", "Total cost"))
 
 
 def draw_calibration(
+    title: str,
     report: Mapping[str, Any],
     policies: Sequence[str],
     results: Sequence[Result],
@@ -29,15 +30,13 @@ def draw_calibration(
     stem: Path,
 ) -> list[Path]:
     """Save the figure as PNG and PDF."""
-    rows, first = report["policies"], results[0]
+    rows = report["policies"]
     target = goal(report["target"])
-    figure = new_figure(
-        13.5, 1.9 + 0.3 * max(len(rows), 8), f"Surrogate and real runs on {first.data}, {first.partition}"
-    )
-    costs, costs2, curves = figure.subplots(1, 3, width_ratios=(1, 1, 1.25))
-    for axes, (name, title) in zip((costs, costs2), _PANELS, strict=True):
-        _draw_policies(axes, rows, name, f"{title} to {target}")
-    costs2.tick_params(labelleft=False)
+    figure = new_figure(13.5, 1.9 + 0.3 * max(len(rows), 8), title)
+    needs, costs, curves = figure.subplots(1, 3, width_ratios=(1, 1, 1.25))
+    for axes, (name, label) in zip((needs, costs), _PANELS, strict=True):
+        _draw_policies(axes, rows, name, f"{label} to {target}")
+    costs.tick_params(labelleft=False)
     drawn = _draw_curves(curves, rows, policies, results, rehearsals)
     curves.axhline(report["target"], color=MUTED, linestyle=":", linewidth=1.1)
     accuracy_axis(curves, labelled=True)
