@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hiflash.calibration import Calibration, calibrate
     from hiflash.comparison import Comparison, compare
     from hiflash.config import Config
     from hiflash.data import Dataset
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Calibration",
     "Comparison",
     "Config",
     "Dataset",
     "Result",
     "Sweep",
+    "calibrate",
     "compare",
     "register_method",
     "register_mixing",
@@ -35,11 +38,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Calibration": "hiflash.calibration",
     "Comparison": "hiflash.comparison",
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
     "Result": "hiflash.result",
     "Sweep": "hiflash.sweeps",
+    "calibrate": "hiflash.calibration",
     "compare": "hiflash.comparison",
     "register_method": "hiflash.parts",
     "register_mixing": "hiflash.parts",

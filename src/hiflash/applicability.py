@@ -68,7 +68,7 @@ NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
 
 OWN = {
     "cloud.mixing": ("interpolate", "delta", "buffer", "tiers"),
-    "cloud.threshold": ("inf", "random", "parallel", "latency", "skip_slowest", "agent"),
+    "cloud.threshold": ("inf", "random", "uneven", "parallel", "latency", "skip_slowest", "agent"),
 }
 """The names that come with HiFlash; a part that a user registered may look at any key."""
 

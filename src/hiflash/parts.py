@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hiflash.core.aggregation import Buffer, Delta, Interpolate, Mixing, TierWeighting
 from hiflash.core.heuristics import KeepParallel, LatencyAware, SkipSlowest
 from hiflash.core.methods import METHODS, Recipe
-from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPolicy
+from hiflash.core.staleness import FixedThreshold, RandomThreshold, ThresholdPolicy, UnevenThreshold
 from hiflash.core.weighting import Constant, Exponential, Hinge, Polynomial, Weighting
 from hiflash.errors import ConfigError
 
@@ -50,6 +50,7 @@ MIXINGS: dict[str, Callable[[Config, int], Mixing]] = {
 THRESHOLDS: dict[str, Callable[[Config], ThresholdPolicy]] = {
     "inf": lambda config: FixedThreshold(math.inf),
     "random": lambda config: RandomThreshold(config.cloud.threshold_max, config.seed),
+    "uneven": lambda config: UnevenThreshold(config.cloud.threshold_max, config.seed),
     "parallel": lambda config: KeepParallel(config.cloud.parallelism),
     "latency": lambda config: LatencyAware(config.cloud.base_threshold, config.cloud.threshold_max),
     "skip_slowest": lambda config: SkipSlowest(config.cloud.base_threshold, config.cloud.skipped),

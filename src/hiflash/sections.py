@@ -232,7 +232,7 @@ class CloudSection(Aggregation):
     buffer: Count = setting(10, "a whole number >= 1", "mixing buffer: K, updates that are added up")
     threshold: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, one_of("THRESHOLDS")] = setting(
         "random",
-        'a whole number >= 0, "inf", "random", "parallel", "latency", "skip_slowest" or "agent"',
+        'a whole number >= 0, "inf", "random", "uneven", "parallel", "latency", "skip_slowest" or "agent"',
         "async: how stale an upload may be, or the policy that decides it",
     )
     parallelism: Count = setting(
@@ -247,7 +247,9 @@ class CloudSection(Aggregation):
         2, "a whole number >= 0", "threshold skip_slowest: how many edges are always refused"
     )
     threshold_max: Annotated[int, Field(ge=0, le=1_000_000)] = setting(
-        16, "a whole number >= 0", "async: tau_max, random thresholds are uniform on 0..threshold_max"
+        16,
+        "a whole number >= 0",
+        "async: tau_max, random and uneven thresholds are uniform on 0..threshold_max",
     )
     agent: Annotated[str, Field(min_length=1, max_length=4096)] = setting(
         "auto",

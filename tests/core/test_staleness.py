@@ -9,6 +9,7 @@ from hiflash.core.staleness import (
     FixedThreshold,
     LeaseView,
     RandomThreshold,
+    UnevenThreshold,
     admits,
 )
 
@@ -127,3 +128,48 @@ def test_admits_three_leases_by_hand():
     assert not admits(view(a, b_tight, version=5), lease(2, base=5, threshold=1, eta=6.0))
     # Later than B, the candidate leaves B at 1 + {A} = 2 and has itself {A, B} = 2.
     assert admits(view(a, b_tight, version=5), lease(2, base=5, threshold=2, eta=10.0))
+
+
+def everyone(edges: int, empty: tuple[int, ...] = ()) -> CloudView:
+    examples = {edge: 0 if edge in empty else 10 for edge in range(edges)}
+    return CloudView(now=0.0, version=0, leases=(), costs={}, examples=examples)
+
+
+def refusals(seed: int, edges: int, asks: int, empty: tuple[int, ...] = ()) -> list[float]:
+    policy = UnevenThreshold(16, seed)
+    said = {edge: [policy.decide(everyone(edges, empty), edge) for _ in range(asks)] for edge in range(edges)}
+    assert {threshold for thresholds in said.values() for threshold in thresholds} <= set(range(-1, 17))
+    return [thresholds.count(REFUSE) / asks for thresholds in said.values()]
+
+
+def test_uneven_thresholds_refuse_half_of_the_edges_never_and_the_others_often_or_always():
+    drawn = [UnevenThreshold(16, seed)._drawn(edge) for seed in range(20) for edge in range(10)]
+    # of 200 edges 100, 50 and 50 are expected, with deviations of 7.1 and 6.1: 5 of them is 35 and 31
+    assert abs(drawn.count(0.0) - 100) < 35
+    assert abs(drawn.count(0.9) - 50) < 31
+    assert abs(drawn.count(1.0) - 50) < 31
+    # 0.9 of 100 asks has a deviation of sqrt(0.09 / 100) = 0.03; never and always are exact
+    assert {drawn[edge] for edge in range(10)} == {0.0, 0.9, 1.0}
+    for share, kind in zip(refusals(0, 10, 100), drawn[:10], strict=True):
+        assert share == kind or (kind == 0.9 and abs(share - 0.9) < 0.1 and share < 1)
+
+
+def test_uneven_thresholds_never_refuse_everyone_always():
+    always = [seed for seed in range(200) if all(UnevenThreshold(4, seed)._drawn(m) == 1 for m in (0, 1))]
+    assert always  # about one in sixteen
+    for seed in always:
+        assert refusals(seed, 2, 40) == [0, 1]
+        # an edge without clients never asks: the first one that does is the next
+        assert refusals(seed, 2, 40, empty=(0,))[1] == 0
+
+
+def test_uneven_thresholds_go_on_from_a_snapshot():
+    policy = UnevenThreshold(16, seed=5)
+    for ask in range(7):
+        policy.decide(everyone(4), ask % 4)
+    saved = policy.snapshot()
+    ahead = [policy.decide(everyone(4), ask % 4) for ask in range(40)]
+    fresh = UnevenThreshold(16, seed=5)
+    fresh.restore(saved)
+    assert [fresh.decide(everyone(4), ask % 4) for ask in range(40)] == ahead
+    assert len(set(ahead)) > 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,8 @@ Floats = npt.NDArray[np.float64]
 START = (-4.0, 0.0, math.log(0.5), math.log(0.05), 0.0)  # intercept; logs of slope, bias, smoothing; logit
 PRIOR = np.array([0.0, 0.0, 0.02, 0.02, 0.02])  # holds what the runs say nothing about near the start
 SPEED_PRIOR = 0.1  # a run is not taken to be fast or slow without need
-EARLY, LATE = 0.6, 0.7  # what matters is the way to the target, not the first steps
+EARLY, LATE = 2 / 3, 7 / 9  # of a run's best accuracy: what matters is the way there, not the first steps
+EARLY_WEIGHT = 0.001  # models hardly learn at first; fitted to that too, a surrogate is slow later on as well
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class RunLog:
     mixing: Mixing
 
     def models(self) -> Floats:
-        """Return the surrogate's model at every evaluation, `[evaluations, 2 M]`: the same for any numbers."""
+        """Return the surrogate's model at every evaluation, `[evaluations, 2 M]`: for any numbers."""
         edges = len(self.shares)
-        versions = [np.zeros(2 * edges)]
+        versions: list[Any] = [np.zeros(2 * edges)]  # more digits than those of models, whose rules mix them
         for edge, base, rounds in self.updates:
             trained = versions[base].copy()
             trained[edge] += rounds
@@ -58,8 +60,8 @@ def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
         raise ConfigError("a surrogate needs runs with at least three evaluations each; let them run longer")
     models = [log.models() for log in logs]
     seen = [_logit(np.array([accuracy for _, accuracy in log.evaluations])) for log in logs]
-    late = [odds > _logit(EARLY) for odds in seen]
-    weights = [np.sqrt(np.where(mask, 1.0, 0.1) / len(mask)) for mask in late]
+    late = [_beyond(EARLY, log) for log in logs]
+    weights = [np.sqrt(np.where(mask, 1.0, EARLY_WEIGHT) / len(mask)) for mask in late]
 
     def errors(point: Floats) -> list[Floats]:
         surrogate = _surrogate(point)
@@ -76,8 +78,8 @@ def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
 
     best = least_squares(residuals, np.array([*START, *[0.0] * len(logs)])).x
     surrogate, speeds = _surrogate(best), best[len(START) :]
-    left = [error[odds > _logit(LATE)] for error, odds in zip(errors(best), seen, strict=True)]
-    pairs = np.concatenate([np.stack([error[:-1], error[1:]]) for error in left if len(error) > 1], axis=1)
+    left = [error[_beyond(LATE, log)] for error, log in zip(errors(best), logs, strict=True)]
+    pairs = np.concatenate([np.stack([error[:-1], error[1:]]) for error in left], axis=1)
     noise = float(np.sqrt(np.mean(np.concatenate(left) ** 2)))
     memory = float((pairs[0] * pairs[1]).mean() / max((pairs**2).mean(), 1e-12)) if pairs.size else 0.0
     return Surrogate(
@@ -90,6 +92,13 @@ def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
         noise=noise,
         noise_memory=min(max(memory, 0.0), 0.95),
     )
+
+
+def _beyond(share: float, log: RunLog) -> npt.NDArray[np.bool_]:
+    """Return which evaluations are above a share of the best."""
+    accuracies = np.array([accuracy for _, accuracy in log.evaluations])
+    above: npt.NDArray[np.bool_] = accuracies > share * accuracies.max()
+    return above
 
 
 def _surrogate(point: Floats) -> Surrogate:

@@ -17,7 +17,7 @@ from hiflash.errors import ConfigError
 from hiflash.population import Population, populate
 from hiflash.weights import Spec
 
-__all__ = ["edge_labels", "surrogate_simulator"]
+__all__ = ["check_representable", "edge_labels", "surrogate_simulator"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,22 +30,54 @@ def surrogate_simulator(
     The federation is that of the configuration's seed; `draw` is the seed of what the surrogate leaves to
     chance.
     """
-    if config.stop.target == "none":
-        raise ConfigError("a surrogate is for runs with a target; set stop.target")
-    if config.mobility.active:
-        raise ConfigError("a surrogate knows the edges' labels from the start; leave out mobility.*")
+    check_representable(config)
     population = populate(config, data, None, spec.size)
     shares, overall = edge_labels(population)
-    learning = SurrogateRun(surrogate, shares, overall, target=config.stop.target, seed=draw)
+    learning = SurrogateRun(surrogate, shares, overall, target=float(config.stop.target), seed=draw)
     size = len(learning.initial)
-    made = simulator(
-        config, population, learning.initial, spec, size, None, None, _unheard, learning.train
-    )
+    made = simulator(config, population, learning.initial, spec, size, None, None, _unheard, learning.train)
     return made, learning
 
 
+def check_representable(config: Config) -> None:
+    """Raise if a surrogate cannot stand in for the training of such runs, and say why."""
+    cloud, method = config.cloud, config.method
+    problems = []
+    if cloud.schedule != "async" or config.federation.flat:
+        problems.append(
+            f"a surrogate is for asynchronous methods with edges, and {method} is none; use hiflash or hifl"
+        )
+    elif cloud.mixing not in ("interpolate", "delta"):
+        problems.append(
+            "a surrogate follows the global model from update to update, and cloud.mixing = "
+            f'"{cloud.mixing}" makes it of several; use "interpolate" or "delta"'
+        )
+    if config.stop.target == "none":
+        problems.append("a surrogate is for runs with a target; set stop.target")
+    if config.data.name == "none" or config.trainer == "none":
+        problems.append(
+            'a surrogate stands in for training, and here is none; use data and no trainer "none"'
+        )
+    if config.mobility.active:
+        problems.append("a surrogate knows the edges' labels from the start; leave out mobility.*")
+    if config.client.batch_norm == "local":
+        problems.append(
+            'a surrogate knows one model, and client.batch_norm = "local" makes many; leave it out'
+        )
+    if config.attack.kind != "none":
+        problems.append("a surrogate knows no malicious clients; leave out attack.*")
+    if config.edge.aggregate != "mean":
+        problems.append(
+            "a surrogate takes an edge's model to be made by all its clients; leave out edge.aggregate"
+        )
+    if cloud.norm_bound != "none":
+        problems.append("a surrogate's updates have no norm; leave out cloud.norm_bound")
+    if problems:
+        raise ConfigError(problems)
+
+
 def edge_labels(population: Population) -> tuple[Floats, Floats]:
-    """Return the label distribution of every edge, and of all clients; an edge without clients has the latter."""
+    """Return the label distribution of every edge, and of all clients; one without clients has the latter."""
     if population.labels is None:
         raise ConfigError('a surrogate looks at the labels of edges, and data.name = "none" has no labels')
     overall = population.labels.sum(axis=0) / population.labels.sum()

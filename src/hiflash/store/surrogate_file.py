@@ -34,4 +34,4 @@ def load_surrogate(path: str | Path, config: Config) -> Surrogate:
         raise ConfigError(f"{found} is no surrogate ({error}); make one with: hiflash calibrate") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ConfigError(f"{found} is no surrogate of this version; make one with: hiflash calibrate")
-    return Surrogate.from_dict(content["parameters"])
+    return Surrogate.from_dict(content.get("parameters", {}))

@@ -1,0 +1,227 @@
+"""Fits a surrogate to real runs, and finds out on other federations how far it can be trusted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hiflash.cells import Cell, Watcher, listed, seed_numbers
+from hiflash.config import Config
+from hiflash.core.surrogate import Surrogate
+from hiflash.errors import ConfigError
+from hiflash.learn.rehearsal import Rehearsal
+from hiflash.result import Result
+from hiflash.running import run_cells
+from hiflash.settings import flatten, read_settings
+
+__all__ = ["CHECK_SEEDS", "FIT_SEEDS", "Calibration", "calibrate", "finish", "plan"]
+
+FIT_SEEDS = (200, 201, 202, 203)
+CHECK_SEEDS = (100, 101, 102)
+REHEARSALS = 8  # of every run that is checked: what is left to chance must not decide the comparison
+
+FIXED = (0, 1, 2, 4, 8, 16)
+SKIPPED = 5
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A surrogate, and beside every real run that it was checked on what it expects of such a run."""
+
+    surrogate: Surrogate
+    fitted: list[Cell]
+    checked: list[Cell]
+    results: list[Result]
+    rehearsals: list[list[Rehearsal]]
+
+    def report(self) -> dict[str, Any]:
+        """Return the errors policy by policy, and whether the policies rank alike."""
+        from hiflash.report.calibration import calibration_report
+
+        policies = [cell.tags["policy"] for cell in self.checked]
+        return calibration_report(policies, self.results, self.rehearsals)
+
+    def about(self) -> dict[str, Any]:
+        """Return what the surrogate was fitted on: it is good for federations like these."""
+        config = self.fitted[0].config
+        return {
+            "method": config.method,
+            "data": config.data.name,
+            "partition": config.data.partition,
+            "association": config.federation.association,
+            "clients": config.federation.clients,
+            "edges": config.federation.edges,
+            "local_steps": config.client.local_steps,
+            "batch": config.client.batch,
+            "lr": config.client.lr,
+            "mixing": config.cloud.mixing,
+            "alpha": config.cloud.alpha,
+            "target": config.stop.target,
+            "fitted_on": [cell.name for cell in self.fitted],
+            "checked_on": [cell.name for cell in self.checked],
+        }
+
+    def numbers(self) -> dict[str, Any]:
+        """Return everything as one object: `parameters`, `about` and `report`."""
+        return {"parameters": self.surrogate.to_dict(), "about": self.about(), "report": self.report()}
+
+    def save(self, directory: Path) -> list[Path]:
+        """Write the surrogate, the report and the figure, and return the paths."""
+        from hiflash.report.calibration_figures import draw_calibration
+        from hiflash.report.rows import write_json
+        from hiflash.store.surrogate_file import save_surrogate
+
+        numbers = self.numbers()
+        save_surrogate(
+            directory / "surrogate.json", self.surrogate, {**self.about(), "report": numbers["report"]}
+        )
+        about, policies = numbers["about"], [cell.tags["policy"] for cell in self.checked]
+        title = "Surrogate and real runs: {method} on {data}, {partition}, association {association}"
+        stem = directory / "calibration"
+        return [
+            directory / "surrogate.json",
+            write_json(numbers, directory / "calibration.json"),
+            *draw_calibration(
+                title.format(**about), numbers["report"], policies, self.results, self.rehearsals, stem
+            ),
+        ]
+
+
+def calibrate(
+    config: str | Path | None = None,
+    *,
+    directory: str | Path,
+    fit_seeds: Sequence[int] = FIT_SEEDS,
+    check_seeds: Sequence[int] = CHECK_SEEDS,
+    check_policies: Sequence[str] | None = None,
+    processes: int = 1,
+    watcher: Watcher | None = None,
+    pause: Callable[[], bool] | None = None,
+    **settings: Any,
+) -> Calibration:
+    """Run what a surrogate needs, fit it, check it and return both.
+
+    The runs are kept in `directory`: calling again goes on with what was interrupted and does not repeat
+    what is finished.
+    """
+    cells = plan(
+        config,
+        fit_seeds=fit_seeds,
+        check_seeds=check_seeds,
+        check_policies=check_policies,
+        settings=settings,
+    )
+    results = run_cells(cells, directory=directory, processes=processes, watcher=watcher, pause=pause)
+    return finish(cells, results)
+
+
+def plan(
+    config: str | Path | None = None,
+    *,
+    fit_seeds: Sequence[int] = FIT_SEEDS,
+    check_seeds: Sequence[int] = CHECK_SEEDS,
+    check_policies: Sequence[str] | str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> list[Cell]:
+    """Return the runs that a surrogate is fitted to and checked on, or everything that is wrong with them."""
+    given = {"method": "hiflash", **read_settings(config), **flatten(settings or {})}
+    for key, instead in (("seed", "fit_seeds and check_seeds"), ("cloud.threshold", "check_policies")):
+        if key in given:
+            raise ConfigError(
+                f"{key} is not for a calibration, which has many; leave it out, or use {instead}"
+            )
+    base = Config.load(None, {**given, "cloud.threshold": "random"})
+    from hiflash.learn.standing_in import check_representable
+
+    check_representable(base)
+    fit, check = (
+        seed_numbers(listed("fit_seeds", fit_seeds)),
+        seed_numbers(listed("check_seeds", check_seeds)),
+    )
+    both = [seed for seed in fit if seed in check]
+    if both:
+        raise ConfigError(
+            f"seed {both[0]} is to fit and to check; a surrogate is checked on seeds of its own"
+        )
+    policies = list(_usual_policies(base)) if check_policies is None else listed("policies", check_policies)
+    if not policies:
+        raise ConfigError("policies must be a list like random,fixed-2,skip-5, got none")
+    wanted = [("fit", "random", seed) for seed in fit]
+    wanted += [("fit", "uneven", seed) for seed in fit[: -(-len(fit) // 2)]]
+    wanted += [("check", policy, seed) for policy in policies for seed in check]
+    cells, problems = [], {}
+    for use, policy, seed in wanted:
+        try:
+            own = Config.load(None, {**given, **_settings(policy), "seed": seed})
+        except ConfigError as error:
+            problems.update(dict.fromkeys(f"{policy}: {problem}" for problem in error.problems))
+        else:
+            cells.append(Cell(f"{policy}-s{seed}", own, {"use": use, "policy": policy}))
+    if problems:
+        raise ConfigError(list(problems))
+    return cells
+
+
+def finish(
+    cells: Sequence[Cell], results: Sequence[Result], told: Callable[[str], None] = lambda _: None
+) -> Calibration:
+    """Return the surrogate that fits the runs meant for that, and how it does on the others.
+
+    `told` hears what is going on.
+    """
+    from hiflash.federation import outline
+    from hiflash.learn.fit import fit_surrogate
+    from hiflash.learn.rehearsal import rehearse
+    from hiflash.learn.run_log import read_log
+
+    data, spec = outline(cells[0].config)
+    pairs = list(zip(cells, results, strict=True))
+    fitted = [(cell, result) for cell, result in pairs if cell.tags["use"] == "fit"]
+    checked = [(cell, result) for cell, result in pairs if cell.tags["use"] == "check"]
+    told("fitting")
+    surrogate = fit_surrogate([read_log(_saved(result), data, spec) for _, result in fitted])
+    rehearsals = []
+    for cell, _ in checked:
+        told(f"checking {cell.name}")
+        rehearsals.append(
+            [rehearse(cell.config, data, spec, surrogate, number) for number in range(REHEARSALS)]
+        )
+    return Calibration(
+        surrogate,
+        [cell for cell, _ in fitted],
+        [cell for cell, _ in checked],
+        [result for _, result in checked],
+        rehearsals,
+    )
+
+
+def _usual_policies(config: Config) -> Iterator[str]:
+    """Yield what a surrogate is checked on: random thresholds as in the fit, and others that are not."""
+    yield "random"
+    yield from (f"fixed-{threshold}" for threshold in FIXED if threshold <= config.cloud.threshold_max)
+    if config.federation.edges > 1:
+        yield f"skip-{min(SKIPPED, config.federation.edges // 2)}"
+
+
+def _settings(policy: str) -> dict[str, Any]:
+    """Return the settings of a policy: random, uneven, parallel, latency, inf, fixed-K or skip-K."""
+    kind, dash, number = str(policy).partition("-")
+    if not dash and kind in ("random", "uneven", "parallel", "latency", "inf"):
+        return {"cloud.threshold": kind}
+    if kind in ("fixed", "skip") and re.fullmatch(r"[0-9]{1,6}", number):
+        if kind == "fixed":
+            return {"cloud.threshold": int(number)}
+        return {"cloud.threshold": "skip_slowest", "cloud.skipped": int(number)}
+    raise ConfigError(
+        "policies may be random, uneven, parallel, latency, inf, fixed-K and skip-K, "
+        f"got {str(policy)[:60]!r}"
+    )
+
+
+def _saved(result: Result) -> Path:
+    if result.path is None:
+        raise ConfigError("a surrogate is fitted to what runs have logged; give them a directory")
+    return result.path

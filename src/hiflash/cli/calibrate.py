@@ -1,0 +1,68 @@
+"""`hiflash calibrate`: fit a surrogate to real runs and report how far off it is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from hiflash.cli.common import print_paths, print_tables, run_with_view
+from hiflash.cli.words import settings_options
+from hiflash.errors import ConfigError
+
+__all__ = ["add"]
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = commands.add_parser(
+        "calibrate", help="fit what stands in for training when an agent learns", add_help=False
+    )
+    settings_options(command)
+    command.add_argument("--fit-seeds", help="seeds of the runs to fit to, with commas (200,201,202,203)")
+    command.add_argument("--check-seeds", help="seeds of the runs to check on, with commas (100,101,102)")
+    command.add_argument(
+        "--check-policies", help="what to check, with commas (random,fixed-0,fixed-1,...,fixed-16,skip-5)"
+    )
+    command.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
+    command.set_defaults(call=_calibrate)
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from hiflash.calibration import CHECK_SEEDS, FIT_SEEDS, finish, plan
+
+    cells = plan(
+        options.config,
+        fit_seeds=FIT_SEEDS if options.fit_seeds is None else _seeds("--fit-seeds", options.fit_seeds),
+        check_seeds=CHECK_SEEDS
+        if options.check_seeds is None
+        else _seeds("--check-seeds", options.check_seeds),
+        check_policies=options.check_policies,
+        settings=options.settings,
+    )
+    config = cells[0].config
+    usual = f"calibrate-{config.data.name}-{config.federation.association}"
+    folder = Path(options.runs) / (options.name or usual)
+    results = run_with_view(cells, folder, options)
+    from rich.console import Console
+
+    with Console(stderr=True).status("fitting") as status:
+        calibration = finish(cells, results, status.update)
+    paths = calibration.save(folder)
+    if options.json:
+        print(json.dumps(calibration.numbers()))
+        return 0
+    from hiflash.report.calibration import calibration_tables
+
+    console = Console()
+    print_tables(console, calibration_tables(calibration.report(), console.width))
+    print_paths(console, paths)
+    return 0
+
+
+def _seeds(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"{option} must be a list of seeds like 100,101,102, got {text}") from None
