@@ -1,0 +1,141 @@
+"""The figures of an evaluation: what policies cost, and the paper's normalised cost of HiFL and HiFlash."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from hiflash.report.canvas import FONT, INK, new_figure, save, style
+from hiflash.report.evaluation import Told, condition_title, tables_of
+from hiflash.report.methods import looks
+from hiflash.report.units import goal, spread
+
+__all__ = ["draw_evaluation"]
+
+_PARTS = {
+    "compute_cost": ("computing", "#4477AA"),
+    "send_cost": ("sending", "#CCBB44"),
+    "time_cost": ("time (slots)", "#BBBBBB"),
+}
+_SIDES = {"random": "hifl", "agent": "hiflash"}
+_NAMES = {"random": "HiFL (random thresholds)", "agent": "HiFlash (learned thresholds)"}
+_GROUPS = {
+    "compute_cost": "computation",
+    "send_cost": "communication",
+    "time_cost": "time",
+    "total_cost": "total cost",
+}
+
+
+def draw_evaluation(told: Told, directory: Path) -> list[Path]:
+    """Save `cost-CONDITION` of every condition, and `normalised-CONDITION` where an agent was evaluated."""
+    paths = []
+    for condition, table in tables_of(told).items():
+        kinds = list(dict.fromkeys(kind for runs in table.values() for kind in runs))
+        if not kinds:
+            continue
+        paths += save(_costs(told, condition, table, kinds), directory / f"cost-{condition}")
+        both = [kind for kind in kinds if all(kind in table.get(policy, {}) for policy in _SIDES)]
+        if both:
+            title = f"{_where(told, condition)}: cost relative to the larger"
+            figure = _normalised(table, both, title)
+            paths += save(figure, directory / f"normalised-{condition}")
+    return paths
+
+
+def _where(told: Told, condition: str) -> str:
+    return f"{told['data']}, {told['partition']}, {condition_title(condition)}"
+
+
+def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence[str]) -> Figure:
+    title = f"{_where(told, condition)}: cost to {goal(told['target'])} accuracy"
+    figure = new_figure(1.4 + 4.9 * len(kinds), 1.7 + 0.3 * len(table), title)
+    row = figure.subplots(1, len(kinds), squeeze=False, sharey=True, sharex=True)[0]
+    several = False
+    for axes, kind in zip(row, kinds, strict=True):
+        style(axes, "Total cost")
+        axes.set_title(f"{kind} resources", loc="left", fontsize=FONT + 0.5, color=INK)
+        best = told["comparisons"].get(condition, {}).get(kind, {}).get("best_fixed")
+        for place, runs in enumerate(table.values()):
+            if kind in runs:
+                several |= runs[kind]["runs"] > 1
+                _draw_policy(axes, place, runs[kind], best=best == list(table)[place])
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+    row[0].set_yticks(range(len(table)), list(table))
+    for text, policy in zip(row[0].get_yticklabels(), table, strict=True):
+        text.set_fontweight("bold" if policy == "agent" else "normal")
+    row[0].set_ylim(len(table) - 0.4, -0.6)
+    ends = [
+        run["total_cost"]["mean"] + (run["total_cost"]["spread"] or 0)
+        for runs in table.values()
+        for run in runs.values()
+    ]
+    row[0].set_xlim(0, 1.42 * max(ends))  # room for what is written after the longest bar
+    handles = [Patch(color=colour, label=label) for label, colour in _PARTS.values()]
+    note = "error bars: deviation of the total over seeds" if several else ""
+    if any(run["reached"] < run["runs"] for runs in table.values() for run in runs.values()):
+        note += ("; " if note else "") + "* with runs that ended below the target"
+    handles += [Patch(color="none", label=note)] if note else []
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=FONT, labelcolor=INK
+    )
+    return figure
+
+
+def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], *, best: bool) -> None:
+    start = 0.0
+    for name, (_, colour) in _PARTS.items():
+        axes.barh(place, run[name]["mean"], left=start, height=0.66, color=colour)
+        start += run[name]["mean"]
+    total = run["total_cost"]
+    deviation = total["spread"] or 0.0
+    if deviation:
+        axes.errorbar(total["mean"], place, xerr=deviation, color=INK, capsize=2.5, lw=1.0)
+    mark = "*" if run["reached"] < run["runs"] else ""
+    axes.annotate(
+        spread(total["mean"], total["spread"], "count") + mark + ("  best fixed" if best else ""),
+        (total["mean"] + deviation, place),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=FONT - 1.5,
+        color=INK,
+    )
+
+
+def _normalised(table: Mapping[str, Any], kinds: Sequence[str], title: str) -> Figure:
+    """Draw the paper's figure: each part of the cost, divided by the larger mean of the two."""
+    figure = new_figure(0.8 + 4.6 * len(kinds), 3.6, title)
+    row = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
+    colours = looks(_SIDES.values())
+    for axes, kind in zip(row, kinds, strict=True):
+        style(axes, "")
+        axes.set_title(f"{kind} resources", loc="left", fontsize=FONT + 0.5, color=INK)
+        for place, name in enumerate(_GROUPS):
+            stats = {policy: table[policy][kind][name] for policy in _SIDES}
+            largest = max(stat["mean"] for stat in stats.values()) or 1.0
+            for side, (policy, stat) in enumerate(stats.items()):
+                x, height = place + 0.38 * (side - 0.5), stat["mean"] / largest
+                error = (stat["spread"] or 0.0) / largest
+                axes.bar(x, height, width=0.36, color=colours[_SIDES[policy]].colour)
+                if error:
+                    axes.errorbar(x, height, yerr=error, color=INK, capsize=2.5, lw=1.0)
+                axes.annotate(
+                    f"{height:.2f}", (x, height + error), xytext=(0, 3), textcoords="offset points",
+                    ha="center", fontsize=FONT - 1.5, color=INK,
+                )  # fmt: skip
+        axes.set_xticks(range(len(_GROUPS)), list(_GROUPS.values()))
+        axes.tick_params(axis="x", length=0, labelsize=FONT)
+        axes.grid(visible=False, axis="x")
+    row[0].set_ylabel("Normalised cost", fontsize=FONT, color=INK)
+    row[0].set_ylim(bottom=0)
+    row[0].margins(y=0.12)
+    figure.legend(
+        handles=[Patch(color=colours[_SIDES[p]].colour, label=_NAMES[p]) for p in _SIDES],
+        loc="outside lower center", ncols=2, frameon=False, fontsize=FONT, labelcolor=INK,
+    )  # fmt: skip
+    return figure
