@@ -167,14 +167,14 @@ def _policy_settings(policy: str, agent: str) -> dict[str, Any]:
 
 def _names(kind: str, names: Any, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
     """Return the names that are asked for, all of which there are."""
-    names = [str(name) for name in listed(kind, names)]
+    asked: list[str] = [str(name) for name in listed(kind, names)]
     unknown = [
-        name for name in names
+        name for name in asked
         if name not in known and not (kind == "policies" and re.fullmatch(r"(fixed|skip)-\d{1,4}", name))
     ]  # fmt: skip
-    if unknown or not names:
+    if unknown or not asked:
         raise ConfigError(f"{kind} must be some of {', '.join(known)}, got {', '.join(unknown) or 'none'}")
-    return names
+    return asked
 
 
 def _seeds(seeds: Any, choice: Any) -> tuple[list[int], list[int]]:

@@ -5,6 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from hiflash.report.canvas import FONT, INK, MUTED, new_figure, save, style
 
@@ -23,17 +27,18 @@ def draw_threshold_boxes(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[
     style(axes, "Training episode")
     _draw_boxes(axes, [row["thresholds"] for row in rows])
     axes.set_xticks(range(len(rows)), [str(row["episode"]) for row in rows])
+    _legend(figure)
     return save(figure, stem)
 
 
 def draw_sigma(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
     """Save thresholds, and how many edges run at once, under each row's `sigma`, and return the paths."""
-    figure = new_figure(max(7.0, 2.4 + 1.7 * len(rows)), 3.8, "Thresholds under other weights of the cost")
-    boxes, bars = figure.subplots(1, 2, width_ratios=(3, 2))
+    figure = new_figure(max(8.0, 2.4 + 2.2 * len(rows)), 3.9, "Thresholds under other weights of the cost")
+    boxes, bars = figure.subplots(1, 2, width_ratios=(4, 3))
     names = [f"{row['label']}\n({row['sigma'][0]:g}, {row['sigma'][1]:g})" for row in rows]
-    style(boxes, "Weights (σ1 computing, σ2 sending); time has 1")
+    style(boxes, "Weights (σ1 computing, σ2 sending; time has 1)")
     _draw_boxes(boxes, [row["thresholds"] for row in rows])
-    style(bars, "Weights")
+    style(bars, "Weights (σ1, σ2)")
     for place, row in enumerate(rows):
         bars.bar(place, row["parallelism"], width=0.55, color=_BAR)
         bars.annotate(
@@ -46,13 +51,14 @@ def draw_sigma(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
     bars.grid(visible=False, axis="x")
     for axes in (boxes, bars):
         axes.set_xticks(range(len(rows)), names)
+    _legend(figure)
     return save(figure, stem)
 
 
 def _draw_boxes(axes: Axes, samples: Sequence[Sequence[float]]) -> None:
     """Draw a box from the first to the third quartile per sample, its median, and its mean as a dot."""
     full = [(place, sample) for place, sample in enumerate(samples) if len(sample)]
-    parts = axes.boxplot(
+    axes.boxplot(
         [sample for _, sample in full],
         positions=[place for place, _ in full],
         widths=0.55,
@@ -68,10 +74,22 @@ def _draw_boxes(axes: Axes, samples: Sequence[Sequence[float]]) -> None:
     )
     if any(_REFUSED in sample for sample in samples):
         axes.axhline(_REFUSED + 0.5, color=MUTED, linestyle=":", linewidth=1)
-    axes.set_ylabel("Threshold (-1 refuses)", fontsize=FONT, color=INK)
+    axes.set_ylabel("Threshold", fontsize=FONT, color=INK)
+    axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: "refuse" if value == _REFUSED else f"{value:g}")
+    )
+    if axes.get_ylim()[0] < 0:
+        axes.set_yticks([_REFUSED, *(tick for tick in axes.get_yticks() if 0 <= tick <= axes.get_ylim()[1])])
     axes.grid(visible=False, axis="x")
-    if full:
-        axes.legend(
-            [parts["medians"][0], parts["means"][0]], ["median", "mean"],
-            frameon=False, fontsize=FONT - 1, labelcolor=INK, loc="upper right",
-        )  # fmt: skip
+
+
+def _legend(figure: Figure) -> None:
+    handles = [
+        Line2D([], [], color=_LINE, linewidth=2, label="median"),
+        Line2D([], [], linestyle="", marker="o", mfc="white", mec=INK, label="mean"),
+        Patch(facecolor=_BOX, edgecolor=INK, label="quartiles, whiskers from 5 % to 95 %"),
+    ]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=FONT, labelcolor=INK
+    )

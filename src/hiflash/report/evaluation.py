@@ -24,7 +24,7 @@ _COLUMNS: dict[str, tuple[str, Unit]] = {
     "client_steps": ("client\nsteps", "count"),
     "worst_edge_accuracy": ("worst\nedge", "share"),
 }
-_ASSOCIATIONS = {"aware": "Aware association", "noniid": "Edge-NonIID"}
+_ASSOCIATIONS = {"aware": "heterogeneity-aware", "noniid": "Edge-NonIID"}
 _EDGES = {
     "applied_share": "applied updates by edge",
     "refused_rate": "check-ins refused by the policy",

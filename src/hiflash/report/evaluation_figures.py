@@ -74,7 +74,7 @@ def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence
         for runs in table.values()
         for run in runs.values()
     ]
-    row[0].set_xlim(0, 1.42 * max(ends))  # room for what is written after the longest bar
+    row[0].set_xlim(0, 1.38 * max(ends))  # room for what is written after the longest bar
     handles = [Patch(color=colour, label=label) for label, colour in _PARTS.values()]
     note = "error bars: deviation of the total over seeds" if several else ""
     if any(run["reached"] < run["runs"] for runs in table.values() for run in runs.values()):
@@ -132,8 +132,7 @@ def _normalised(table: Mapping[str, Any], kinds: Sequence[str], title: str) -> F
         axes.tick_params(axis="x", length=0, labelsize=FONT)
         axes.grid(visible=False, axis="x")
     row[0].set_ylabel("Normalised cost", fontsize=FONT, color=INK)
-    row[0].set_ylim(bottom=0)
-    row[0].margins(y=0.12)
+    row[0].set_ylim(0, 1.08 * row[0].get_ylim()[1])  # room for the numbers on top
     figure.legend(
         handles=[Patch(color=colours[_SIDES[p]].colour, label=_NAMES[p]) for p in _SIDES],
         loc="outside lower center", ncols=2, frameon=False, fontsize=FONT, labelcolor=INK,
