@@ -126,8 +126,14 @@ def plan(
                     problems |= dict.fromkeys(error.problems)
     if problems:
         raise ConfigError(list(problems))
-    if cells[0].config.stop.target == "none":
+    config = cells[0].config
+    if config.stop.target == "none":
         raise ConfigError("an evaluation measures what it takes to reach stop.target; give one, e.g. 0.9")
+    if config.trainer == "none" or config.data.name == "own":
+        raise ConfigError(
+            "an evaluation trains on data that has a name, and here trainer is "
+            f"{config.trainer} and data.name {config.data.name}; use e.g. data.name mnist5k"
+        )
     return Plan(cells, seeds, choice, acting)
 
 
