@@ -84,6 +84,7 @@ def test_an_agent_is_for_all_or_for_some_conditions(tmp_path: Path) -> None:
         ({"dynamics": "off"}, {}, "dynamics must be some of static, fluctuating, got off"),
         ({"seeds": [0, 100]}, {}, "seeds and choice_seeds both have 100"),
         ({"seeds": [10_000]}, {}, "seeds must be below 10000, got 10000"),
+        ({"choice_seeds": 3}, {}, "choice_seeds must be a list of seeds, got 3"),
         ({"agent": "nobody=x"}, {}, "got nobody=x"),
         ({"agent": "x,y"}, {}, "names the agent of one condition twice"),
         ({"agent": "aware="}, {}, "got aware="),

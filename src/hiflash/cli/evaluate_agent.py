@@ -49,7 +49,6 @@ def add(commands: Any) -> None:
 def _evaluate(options: argparse.Namespace) -> int:
     from hiflash.evaluation import plan
 
-    asked = options.choice_seeds
     wanted = plan(
         options.config,
         quick=options.quick,
@@ -60,7 +59,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         enforce=options.enforce,
         dynamics=options.dynamics,
         seeds=None if options.seeds is None else seeds(options.seeds),
-        choice_seeds=None if asked is None else () if asked == "none" else seeds(asked),
+        choice_seeds=None if options.choice_seeds is None else _list_of_seeds(options.choice_seeds),
     )
     folder = Path(options.runs) / (options.name or f"evaluate-{wanted.cells[0].config.data.name}")
     cells = [cell for cell in wanted.cells if (folder / cell.name / "result.json").is_file()]
@@ -88,6 +87,14 @@ def _evaluate(options: argparse.Namespace) -> int:
         console.print(f"{told['missing']} runs are missing", highlight=False)
     print_paths(console, paths)
     return 0
+
+
+def _list_of_seeds(text: str) -> list[int]:
+    """Return the seeds that are listed: a single number is one of them, and not how many."""
+    if text == "none":
+        return []
+    listed = seeds(text)
+    return [listed] if isinstance(listed, int) else listed
 
 
 def _check_data(cell: Cell) -> None:

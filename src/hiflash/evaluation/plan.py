@@ -126,13 +126,13 @@ def plan(
                     problems |= dict.fromkeys(error.problems)
     if problems:
         raise ConfigError(list(problems))
-    config = cells[0].config
-    if config.stop.target == "none":
+    common = cells[0].config
+    if common.stop.target == "none":
         raise ConfigError("an evaluation measures what it takes to reach stop.target; give one, e.g. 0.9")
-    if config.trainer == "none" or config.data.name == "own":
+    if common.trainer == "none" or common.data.name == "own":
         raise ConfigError(
             "an evaluation trains on data that has a name, and here trainer is "
-            f"{config.trainer} and data.name {config.data.name}; use e.g. data.name mnist5k"
+            f"{common.trainer} and data.name {common.data.name}; use e.g. data.name mnist5k"
         )
     return Plan(cells, seeds, choice, acting)
 
@@ -185,7 +185,9 @@ def _names(kind: str, names: Any, known: Sequence[str] | Mapping[str, Any]) -> l
 
 def _seeds(seeds: Any, choice: Any) -> tuple[list[int], list[int]]:
     reported = seed_numbers(seeds)
-    chosen_on = seed_numbers(choice) if choice not in ((), [], 0) else []
+    if isinstance(choice, int | str):
+        raise ConfigError(f"choice_seeds must be a list of seeds, got {choice!r}")
+    chosen_on = seed_numbers(choice) if len(choice) else []
     both = sorted(set(reported) & set(chosen_on))
     if both:
         raise ConfigError(
