@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,6 @@ FULL: dict[str, Any] = {
     "agent": "auto",
 }
 QUICK: dict[str, Any] = {
-    **FULL,
     "policies": ("random", "fixed-0", "fixed-2", "fixed-8", "parallel", AGENT),
     "associations": ("aware",),
     "enforce": ("admit",),
@@ -82,59 +82,37 @@ def plan(
     `wanted` has the keys of `FULL`. What it lacks is read from the file's section `[evaluate_agent]`, and
     what that lacks is the full evaluation, or the quick one, which goes before the file.
     """
-    file = read_plan(config, "evaluate_agent", tuple(FULL))
-    usual = QUICK if quick else {**FULL, **file}
-    if quick and "agent" in file:
-        usual = {**usual, "agent": file["agent"]}
-    chosen = {**usual, **{name: value for name, value in wanted.items() if value is not None}}
-    policies = _names("policies", chosen["policies"], POLICIES)
-    associations = _names("associations", chosen["associations"], ASSOCIATIONS)
-    modes = _names("enforce", chosen["enforce"], ENFORCE)
-    dynamics = _names("dynamics", chosen["dynamics"], DYNAMICS)
-    seeds, choice = _seeds(chosen["seeds"], chosen["choice_seeds"])
+    chosen = _chosen(config, quick, wanted)
     given = {**BASE, **read_settings(config), **flatten(settings or {})}
     for key, instead in VARIED.items():
         if key in given:
             raise ConfigError(f"{key} is what an evaluation varies; use {instead}")
+    seeds, choice = _seeds(chosen["seeds"], chosen["choice_seeds"])
+    policies = _names("policies", chosen["policies"], POLICIES)
+    runs = [(policy, seed) for seed in seeds for policy in policies]
+    runs += [(policy, seed) for seed in choice for policy in policies if is_fixed(policy)]
+    conditions = list(
+        product(
+            _names("associations", chosen["associations"], ASSOCIATIONS),
+            _names("enforce", chosen["enforce"], ENFORCE),
+        )
+    )
+    dynamics = _names("dynamics", chosen["dynamics"], DYNAMICS)
     agents = parse_agents(chosen["agent"])
-    conditions = [(association, mode) for association in associations for mode in modes]
-    cells = []
-    problems: dict[str, None] = {}
-    acting: dict[str, str] = {}
-    for association, mode in conditions:
-        agent = next(agents[name] for name in (f"{association}-{mode}", association, "") if name in agents)
-        if AGENT in policies:
-            acting[f"{association}-{mode}"] = agent
-        for kind in dynamics:
-            fixed = [policy for policy in policies if is_fixed(policy)]
-            runs = [(policy, seed) for seed in seeds for policy in policies]
-            for policy, seed in runs + [(policy, seed) for seed in choice for policy in fixed]:
-                own = {
-                    **given,
-                    **_policy_settings(policy, agent),
-                    "federation.association": ASSOCIATIONS[association],
-                    "cloud.enforce": mode,
-                    "resources.fluctuation": DYNAMICS[kind],
-                    "seed": seed,
-                }
-                tags = {"condition": f"{association}-{mode}", "dynamics": kind, "policy": policy}
-                try:
-                    cells.append(
-                        Cell(f"{association}-{mode}-{kind}-{policy}-s{seed}", Config.load(None, own), tags)
-                    )
-                except ConfigError as error:
-                    problems |= dict.fromkeys(error.problems)
+    acting = {
+        f"{association}-{mode}": agents.get(f"{association}-{mode}", agents.get(association, agents[""]))
+        for association, mode in conditions
+    }
+    cells, problems = [], {}
+    for (association, mode), kind, (policy, seed) in product(conditions, dynamics, runs):
+        try:
+            cells.append(_cell(association, mode, kind, policy, seed, given, acting))
+        except ConfigError as error:
+            problems.update(dict.fromkeys(error.problems))
     if problems:
         raise ConfigError(list(problems))
-    common = cells[0].config
-    if common.stop.target == "none":
-        raise ConfigError("an evaluation measures what it takes to reach stop.target; give one, e.g. 0.9")
-    if common.trainer == "none" or common.data.name == "own":
-        raise ConfigError(
-            "an evaluation trains on data that has a name, and here trainer is "
-            f"{common.trainer} and data.name {common.data.name}; use e.g. data.name mnist5k"
-        )
-    return Plan(cells, seeds, choice, acting)
+    _check_useful(cells[0].config)
+    return Plan(cells, seeds, choice, acting if AGENT in policies else {})
 
 
 def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
@@ -159,6 +137,47 @@ def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
             )
         agents[name] = str(Path(value).resolve()) if Path(value).is_file() else value
     return agents
+
+
+def _chosen(config: str | Path | None, quick: bool, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is evaluated: what is wanted, else what the file says, else the usual."""
+    file = read_plan(config, "evaluate_agent", tuple(FULL))
+    if quick:
+        file = {**QUICK, **{name: value for name, value in file.items() if name == "agent"}}
+    return {**FULL, **file, **{name: value for name, value in wanted.items() if value is not None}}
+
+
+def _cell(
+    association: str,
+    mode: str,
+    kind: str,
+    policy: str,
+    seed: int,
+    given: Mapping[str, Any],
+    agents: Mapping[str, str],
+) -> Cell:
+    condition = f"{association}-{mode}"
+    settings = {
+        **given,
+        **_policy_settings(policy, agents[condition]),
+        "federation.association": ASSOCIATIONS[association],
+        "cloud.enforce": mode,
+        "resources.fluctuation": DYNAMICS[kind],
+        "seed": seed,
+    }
+    tags = {"condition": condition, "dynamics": kind, "policy": policy}
+    return Cell(f"{condition}-{kind}-{policy}-s{seed}", Config.load(None, settings), tags)
+
+
+def _check_useful(config: Config) -> None:
+    """Refuse what would give runs with nothing to measure."""
+    if config.stop.target == "none":
+        raise ConfigError("an evaluation measures what it takes to reach stop.target; give one, e.g. 0.9")
+    if config.trainer == "none" or config.data.name == "own":
+        raise ConfigError(
+            "an evaluation trains on data that has a name, and here trainer is "
+            f"{config.trainer} and data.name {config.data.name}; use e.g. data.name mnist5k"
+        )
 
 
 def _policy_settings(policy: str, agent: str) -> dict[str, Any]:
