@@ -42,7 +42,7 @@ def told() -> dict[str, Any]:
     return {
         **table(rows), "main": "aware-admit", "conditions": {"noniid-discard": table(rows[:4])},
         "comparisons": {"aware-admit": judged}, "seeds": [0, 1], "choice_seeds": [100],
-        "agents": {"aware-admit": "auto"}, "missing": 3,
+        "agents": {"aware-admit": {"agent": "auto", "digest": "0123456789abcdef"}}, "missing": 3,
         "data": "mnist", "partition": "noniid2", "target": 0.9,
     }  # fmt: skip
 
@@ -80,6 +80,7 @@ def test_verdicts_say_what_was_met_and_how_the_best_was_chosen(told: dict[str, A
 def test_the_page_has_tables_verdicts_and_what_is_missing(told: dict[str, Any]) -> None:
     page = markdown(told)
     assert "**3 runs are missing.**" in page
+    assert "Agents: aware-admit auto (0123456789ab)." in page
     assert "- MET: at least 25 % below random thresholds" in page
     assert "| agent | 2/2 | **95.0±7.1** |" in page
     assert "| fixed-0 | 1/2 | 135±7\\* |" in page

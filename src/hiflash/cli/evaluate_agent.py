@@ -14,6 +14,7 @@ from hiflash.errors import DataError, RunError
 if TYPE_CHECKING:
     from hiflash.cells import Cell
     from hiflash.evaluation import Evaluation, Plan
+    from hiflash.evaluation.agents import Agents
     from hiflash.result import Result
 
 __all__ = ["add"]
@@ -47,7 +48,7 @@ def add(commands: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from hiflash.evaluation import plan
+    from hiflash.evaluation import plan, record_agents, recorded_agents
 
     wanted = plan(
         options.config,
@@ -65,10 +66,12 @@ def _evaluate(options: argparse.Namespace) -> int:
     cells = [cell for cell in wanted.cells if (folder / cell.name / "result.json").is_file()]
     if options.finished and not cells:
         raise RunError(f"{folder} has no finished run of this evaluation; leave out --finished to make them")
+    agents = recorded_agents(folder)
     if not options.finished:
         _check_data(wanted.cells[0])
+        agents = record_agents(wanted, folder)
         cells = wanted.cells
-    evaluation = _measured(wanted, cells, run_with_view(cells, folder, options))
+    evaluation = _measured(wanted, cells, run_with_view(cells, folder, options), agents)
     paths = evaluation.save(folder)
     if options.json:
         print(json.dumps(evaluation.to_json()))
@@ -108,7 +111,7 @@ def _check_data(cell: Cell) -> None:
         raise DataError(f"{error}\nOr use --data.name mnist5k, which comes with the package.") from None
 
 
-def _measured(plan: Plan, cells: list[Cell], results: list[Result]) -> Evaluation:
+def _measured(plan: Plan, cells: list[Cell], results: list[Result], agents: Agents) -> Evaluation:
     """Return the evaluation; measuring what each edge got takes a second for every run, once."""
     from rich.console import Console
     from rich.progress import Progress
@@ -117,4 +120,4 @@ def _measured(plan: Plan, cells: list[Cell], results: list[Result]) -> Evaluatio
 
     with Progress(console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("accuracy of edges", total=len(cells))
-        return Evaluation.of(plan, cells, results, lambda done: bars.update(bar, completed=done))
+        return Evaluation.of(plan, cells, results, agents, lambda done: bars.update(bar, completed=done))

@@ -10,22 +10,24 @@ from typing import Any
 import numpy as np
 
 from hiflash.cells import Cell
+from hiflash.evaluation.agents import Agents, record_agents, recorded_agents
 from hiflash.evaluation.edges import measure_edges
 from hiflash.evaluation.plan import Plan, plan
 from hiflash.evaluation.summary import judge, table
 from hiflash.result import Result
 
-__all__ = ["Evaluation", "Plan", "plan"]
+__all__ = ["Evaluation", "Plan", "plan", "record_agents", "recorded_agents"]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The runs of an evaluation that are finished, and what each did for its edges."""
+    """The runs of an evaluation that are finished, what each did for its edges, and the agents in them."""
 
     plan: Plan
     cells: list[Cell]
     results: list[Result]
     edges: list[dict[str, Any]]
+    agents: Agents
 
     @classmethod
     def of(
@@ -33,10 +35,11 @@ class Evaluation:
         plan: Plan,
         cells: Sequence[Cell],
         results: Sequence[Result],
+        agents: Agents,
         progress: Callable[[int], None] | None = None,
     ) -> Evaluation:
         """Return the evaluation of finished cells, with what their edges got."""
-        return cls(plan, list(cells), list(results), measure_edges(cells, results, progress))
+        return cls(plan, list(cells), list(results), measure_edges(cells, results, progress), agents)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per cell: its tags, every measure, and the shares of its edges, the fastest first."""
@@ -66,7 +69,7 @@ class Evaluation:
             "comparisons": comparisons,
             "seeds": self.plan.seeds,
             "choice_seeds": self.plan.choice_seeds,
-            "agents": self.plan.agents,
+            "agents": self.agents,
             "data": config.data.name,
             "partition": config.data.partition,
             "target": config.stop.target,

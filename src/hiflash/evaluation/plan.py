@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from hiflash.agents import is_path
 from hiflash.cells import Cell, listed, seed_numbers
 from hiflash.config import Config
 from hiflash.errors import ConfigError
@@ -62,7 +63,6 @@ class Plan:
     cells: list[Cell]
     seeds: list[int]
     choice_seeds: list[int]
-    agents: dict[str, str]
 
 
 def is_fixed(policy: str) -> bool:
@@ -112,7 +112,7 @@ def plan(
     if problems:
         raise ConfigError(list(problems))
     _check_useful(cells[0].config)
-    return Plan(cells, seeds, choice, acting if AGENT in policies else {})
+    return Plan(cells, seeds, choice)
 
 
 def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
@@ -135,7 +135,8 @@ def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
                 "an agent is a name or a file, for all or like aware=FILE,noniid-discard=FILE, "
                 f"got {name}={value}"
             )
-        agents[name] = str(Path(value).resolve()) if Path(value).is_file() else value
+        # A path that is right from any folder: a configuration is read again when a cell is resumed.
+        agents[name] = str(Path(value).expanduser().resolve()) if is_path(value) else value
     return agents
 
 
