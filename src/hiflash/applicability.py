@@ -60,13 +60,15 @@ NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
     "cloud.parallelism": (ASYNC, ("cloud.threshold", ("parallel",))),
     "cloud.base_threshold": (ASYNC, ("cloud.threshold", ("latency", "skip_slowest"))),
     "cloud.skipped": (ASYNC, ("cloud.threshold", ("skip_slowest",))),
+    "cloud.agent": (ASYNC, ("cloud.threshold", ("agent",))),
+    "cloud.temperature": (ASYNC, ("cloud.threshold", ("agent",))),
     "cloud.enforce": (ASYNC,),
 }
 """What each key needs to mean something. A key that is not here always does."""
 
 OWN = {
     "cloud.mixing": ("interpolate", "delta", "buffer", "tiers"),
-    "cloud.threshold": ("inf", "random", "parallel", "latency", "skip_slowest"),
+    "cloud.threshold": ("inf", "random", "parallel", "latency", "skip_slowest", "agent"),
 }
 """The names that come with HiFlash; a part that a user registered may look at any key."""
 

@@ -23,6 +23,7 @@ from hiflash.engine.pool import WorkerPool
 from hiflash.engine.session import Engine
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
+from hiflash.parts import threshold_policy
 from hiflash.population import Population, populate
 from hiflash.weights import Spans, Spec
 
@@ -95,6 +96,8 @@ def build(
     initial, spec, trainable = initial_weights(make, config.seed)
     population = populate(config, data, parts, spec.size)
     check_clusters(config, population.clusters)
+    if config.cloud.schedule == "async":
+        threshold_policy(config)  # an agent that cannot be used is an error before anything is written
     local = batch_norm_spans(make()) if config.client.batch_norm == "local" else ()
     if config.client.batch_norm == "local" and not local:
         raise ConfigError(

@@ -53,6 +53,7 @@ THRESHOLDS: dict[str, Callable[[Config], ThresholdPolicy]] = {
     "parallel": lambda config: KeepParallel(config.cloud.parallelism),
     "latency": lambda config: LatencyAware(config.cloud.base_threshold, config.cloud.threshold_max),
     "skip_slowest": lambda config: SkipSlowest(config.cloud.base_threshold, config.cloud.skipped),
+    "agent": lambda config: _agent_policy(config),
 }
 
 
@@ -126,6 +127,19 @@ def registered() -> bool:
 
 
 _OWN: set[tuple[str, str]] = set()
+
+
+def _agent_policy(config: Config) -> ThresholdPolicy:
+    from hiflash.agents import find_agent
+    from hiflash.core.agent import AgentPolicy
+
+    return AgentPolicy(
+        find_agent(config.cloud.agent, config.data.name, config.federation.association),
+        edges=config.units,
+        threshold_max=config.cloud.threshold_max,
+        temperature=config.cloud.temperature,
+        seed=config.seed,
+    )
 
 
 def _add(table: dict[str, Any], kind: str, name: str, part: Any) -> None:

@@ -232,7 +232,7 @@ class CloudSection(Aggregation):
     buffer: Count = setting(10, "a whole number >= 1", "mixing buffer: K, updates that are added up")
     threshold: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, one_of("THRESHOLDS")] = setting(
         "random",
-        'a whole number >= 0, "inf", "random", "parallel", "latency" or "skip_slowest"',
+        'a whole number >= 0, "inf", "random", "parallel", "latency", "skip_slowest" or "agent"',
         "async: how stale an upload may be, or the policy that decides it",
     )
     parallelism: Count = setting(
@@ -248,6 +248,14 @@ class CloudSection(Aggregation):
     )
     threshold_max: Annotated[int, Field(ge=0, le=1_000_000)] = setting(
         16, "a whole number >= 0", "async: tau_max, random thresholds are uniform on 0..threshold_max"
+    )
+    agent: Annotated[str, Field(min_length=1, max_length=4096)] = setting(
+        "auto",
+        '"auto", the name of an agent that ships, or the path of a file',
+        "threshold agent: who decides; auto is the one for the data and the association",
+    )
+    temperature: Annotated[float, Field(ge=0, le=1e6)] = setting(
+        0.0, ">= 0", "threshold agent: 0 takes the best action, above that the softmax of the Q-values"
     )
     enforce: Literal["admit", "discard", "cancel"] = setting(
         "admit", '"admit", "discard" or "cancel"', "async: what a threshold does"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view
-from hiflash.cli.words import seeds, settings_options, value
+from hiflash.cli.words import agent_setting, seeds, settings_options, value
 from hiflash.errors import ConfigError
 
 __all__ = ["add"]
@@ -27,6 +27,9 @@ def add(commands: Any) -> None:
         metavar="'LABEL=METHOD KEY=VALUE ...'",
         help="a method with settings of its own; may be given several times",
     )
+    command.add_argument(
+        "--agent", metavar="FILE", help="the agent of those whose threshold is one's (cloud.agent)"
+    )
     command.add_argument("--partitions", help="names with commas, e.g. iid,noniid2,noniid1 (data.partition)")
     cells_options(command)
     command.set_defaults(call=_compare)
@@ -41,7 +44,7 @@ def _compare(options: argparse.Namespace) -> int:
         variants=None if options.variant is None else _variants(options.variant),
         partitions=options.partitions,
         seeds=None if options.seeds is None else seeds(options.seeds),
-        settings=options.settings,
+        settings=agent_setting(options),
     )
     folder = Path(options.runs) / (options.name or f"compare-{cells[0].config.data.name}")
     comparison = Comparison(cells, run_with_view(cells, folder, options), folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.cli.common import pause_on_signal, print_paths
-from hiflash.cli.words import settings_options
+from hiflash.cli.words import agent_setting, settings_options
 from hiflash.errors import ConfigError, RunError
 
 __all__ = ["add"]
@@ -18,6 +18,9 @@ def add(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser("run", help="run one method", add_help=False)
     settings_options(command)
+    command.add_argument(
+        "--agent", metavar="FILE", help="let this agent decide thresholds (cloud.threshold = agent)"
+    )
     command.add_argument("--resume", metavar="RUN", help="go on with an interrupted run, e.g. runs/NAME")
     command.set_defaults(call=_run)
 
@@ -28,6 +31,7 @@ def _run(options: argparse.Namespace) -> int:
     from hiflash.report.live import LiveView
     from hiflash.store.run_directory import check_name
 
+    options.settings = agent_setting(options, {"cloud.threshold": "agent"})
     if options.resume:
         extra = sorted(set(options.settings) - {"workers", "engine", "ray.address"})
         if extra or options.config:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hiflash.errors import ConfigError
 
-__all__ = ["seeds", "settings_options", "split", "value", "values"]
+__all__ = ["agent_setting", "seeds", "settings_options", "split", "value", "values"]
 
 
 def settings_options(command: argparse.ArgumentParser) -> None:
@@ -21,6 +22,20 @@ def settings_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--name", help="name of the folder the run is saved in")
     command.add_argument("--runs", default="runs", metavar="FOLDER", help="where runs are saved (runs)")
     command.add_argument("--json", action="store_true", help="print the result as JSON and nothing else")
+
+
+def agent_setting(options: argparse.Namespace, brings: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the settings with what `--agent` stands for: a path that is right from any folder, and more."""
+    from hiflash.agents import is_path
+
+    if options.agent is None:
+        return dict(options.settings)
+    wanted = str(Path(options.agent).expanduser().resolve()) if is_path(options.agent) else options.agent
+    given = {**(brings or {}), "cloud.agent": wanted}
+    for key in given:
+        if key in options.settings:
+            raise ConfigError(f"--agent and --{key} are both given; leave one of them out")
+    return {**options.settings, **given}
 
 
 def split(words: Sequence[str], command: argparse.ArgumentParser) -> tuple[list[str], dict[str, Any]]:

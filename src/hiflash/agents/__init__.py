@@ -1,0 +1,45 @@
+"""The trained agents that come with HiFlash, and how `cloud.agent` finds one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hiflash.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hiflash.core.agent import Agent
+
+__all__ = ["find_agent", "is_path", "shipped"]
+
+FOLDER = Path(__file__).parent
+BY_DATA = {"femnist": "femnist", "mnist": "mnist"}
+UNLIKE = ("random", "latency", "edge-noniid")  # associations that leave edges with different classes
+
+
+def shipped() -> list[str]:
+    """Return the names of the agents that come with HiFlash."""
+    return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
+
+
+def is_path(wanted: str) -> bool:
+    """Return whether `cloud.agent` is the path of a file: names have neither a dot nor a slash."""
+    return "." in wanted or "/" in wanted
+
+
+def find_agent(wanted: str, data: str, association: str) -> Agent:
+    """Return the agent that `cloud.agent` names; `auto` is the one for the data and the association."""
+    from hiflash.store.agent_file import load_agent
+
+    if is_path(wanted):
+        return load_agent(Path(wanted).expanduser())
+    name = wanted
+    if wanted == "auto":
+        name = BY_DATA.get(data, "default") + ("-noniid" if association in UNLIKE else "")
+    if name not in shipped():
+        which = f' ("auto" with data.name = {data} and association {association})' if wanted == "auto" else ""
+        raise ConfigError(
+            f"no agent {name!r} comes with HiFlash{which}; there are: {', '.join(shipped()) or 'none'}. "
+            "Give the path of a file, or train one with hiflash train-agent"
+        )
+    return load_agent(FOLDER / f"{name}.safetensors")
