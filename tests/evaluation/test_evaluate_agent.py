@@ -7,11 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hiflash.cli import main
 from hiflash.config import Config
+from hiflash.core.agent import Agent, network_shapes
 from hiflash.federation import build
+from hiflash.store.agent_file import save_agent
 from hiflash.weights import from_bytes
 
 SMALL = [
@@ -99,12 +102,45 @@ def test_the_worst_edge_is_measured_on_the_saved_model(evaluate: Any, tmp_path: 
     assert evaluate(*words, "--seeds=1", "--choice-seeds=none", "--finished") == told
 
 
+def save_fixed(path: Path, threshold: int, edges: int = 4) -> None:
+    """Save an agent that always says the same."""
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in network_shapes("paper", edges, 10).items()}
+    arrays["head.4.bias"][threshold + 1] = 1.0
+    save_agent(path, Agent("paper", arrays, edges, 8))
+
+
+def test_an_agent_that_always_says_2_costs_what_a_fixed_threshold_of_2_costs(
+    evaluate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "two.safetensors"
+    save_fixed(file, 2)
+    words = [*SMALL, "--quick", "--policies=random,fixed-2,agent", f"--agent=aware={file.name}"]
+    told = evaluate(*words)
+    assert told["agent"] == told["fixed-2"]
+    assert told["agents"]["aware-admit"]["agent"] == str(file)
+    judged = told["comparisons"]["aware-admit"]["static"]
+    assert judged["against_best_fixed"]["values"] == [0]
+    assert judged["worst_edge"]["percent"] == 0
+    ours, theirs = (told[policy]["static"]["total_cost"]["mean"] for policy in ("agent", "random"))
+    assert judged["against_random"]["values"] == [ours - theirs]
+    assert (tmp_path / "runs/e/normalised-aware-admit.png").stat().st_size > 5_000
+
+    # Its cells are not taken for those of another agent in the same file.
+    digest = told["agents"]["aware-admit"]["digest"]
+    save_fixed(file, 0)
+    assert main(words) == 2
+    assert f"was run with another agent ({digest[:12]}) than {file}" in capsys.readouterr().err
+    assert evaluate(*words, "--finished") == told
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--policies=best"], "policies must be some of"),
         (["--seeds=x"], "--seeds must be"),
         (["--cloud.threshold=2"], "cloud.threshold is what an evaluation varies; use --policies"),
+        (["--policies=agent", "--agent=nobody"], "no agent 'nobody' comes with HiFlash"),
+        (["--policies=agent", "--agent=aware=no/agent"], "no/agent does not exist"),
         (["--finished"], "runs/e has no finished run of this evaluation"),
         (["--data.name=mnist", "--data.dir=nowhere"], "Or use --data.name mnist5k"),
     ],

@@ -7,22 +7,20 @@ import pytest
 
 from hiflash.config import Config
 from hiflash.errors import ConfigError
-from hiflash.evaluation.plan import POLICIES, parse_agents, plan
-
-WITHOUT_AGENT = POLICIES[:-1]
+from hiflash.evaluation.plan import parse_agents, plan
 
 
 def test_the_full_evaluation_has_every_policy_condition_and_seed() -> None:
-    full = plan(policies=WITHOUT_AGENT)
-    # 2 associations x 2 modes x 2 dynamics x (11 policies x 5 seeds + 6 fixed thresholds x 3 choice seeds)
-    assert len(full.cells) == len({cell.name for cell in full.cells}) == 8 * (11 * 5 + 6 * 3)
+    full = plan()
+    # 2 associations x 2 modes x 2 dynamics x (12 policies x 5 seeds + 6 fixed thresholds x 3 choice seeds)
+    assert len(full.cells) == len({cell.name for cell in full.cells}) == 8 * (12 * 5 + 6 * 3)
     assert (full.seeds, full.choice_seeds) == ([0, 1, 2, 3, 4], [100, 101, 102])
     on_choice_seeds = {cell.tags["policy"] for cell in full.cells if cell.config.seed >= 100}
     assert on_choice_seeds == {"fixed-0", "fixed-1", "fixed-2", "fixed-4", "fixed-8", "fixed-16"}
 
 
 def test_a_cell_is_what_its_name_says() -> None:
-    cells = {cell.name: cell.config for cell in plan(policies=WITHOUT_AGENT).cells}
+    cells = {cell.name: cell.config for cell in plan().cells}
     common: dict[str, Any] = {"method": "hiflash", "data.name": "mnist", "stop.communications": 2000}
     assert cells["aware-admit-static-random-s3"] == Config(seed=3, workers=1, **common,
         **{"federation.association": "heterogeneity", "cloud.enforce": "admit",
@@ -44,7 +42,7 @@ def test_quick_is_one_seed_of_a_few_policies_in_the_main_condition() -> None:
 
 def test_the_file_in_experiments_is_the_full_evaluation() -> None:
     file = Path(__file__).parents[2] / "experiments" / "evaluate_agent.toml"
-    here, there = plan(policies=WITHOUT_AGENT), plan(file, policies=WITHOUT_AGENT)
+    here, there = plan(), plan(file)
     assert [(cell.name, cell.config) for cell in here.cells] == [
         (cell.name, cell.config) for cell in there.cells
     ]
@@ -62,15 +60,21 @@ def test_a_file_and_what_is_given_replace_the_defaults(tmp_path: Path) -> None:
     assert (config.data.name, config.client.lr, config.cloud.threshold) == ("mnist5k", 0.1, 3)
 
 
-def test_an_agent_is_for_all_or_for_some_conditions(tmp_path: Path) -> None:
-    file = tmp_path / "mine.safetensors"
-    file.write_bytes(b"")
+def test_an_agent_is_for_all_or_for_some_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = str(tmp_path / "mine.safetensors")
     assert parse_agents("auto") == {"": "auto"}
-    assert parse_agents(str(file)) == {"": str(file)}
-    assert parse_agents(f"aware={file}, noniid-discard=mnist") == {
-        "": "auto", "aware": str(file), "noniid-discard": "mnist",
+    assert parse_agents("mine.safetensors") == {"": file}
+    assert parse_agents("aware=mine.safetensors, noniid-discard=mnist") == {
+        "": "auto", "aware": file, "noniid-discard": "mnist",
     }  # fmt: skip
     assert parse_agents({"aware-discard": "mnist"}) == {"": "auto", "aware-discard": "mnist"}
+    cells = plan(policies="agent", dynamics="static", seeds=1, agent="mnist,aware=mine.safetensors").cells
+    assert [(cell.name, cell.config.cloud.threshold, cell.config.cloud.agent) for cell in cells] == [
+        ("aware-admit-static-agent-s0", "agent", file), ("aware-discard-static-agent-s0", "agent", file),
+        ("noniid-admit-static-agent-s0", "agent", "mnist"),
+        ("noniid-discard-static-agent-s0", "agent", "mnist"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -98,4 +102,4 @@ def test_an_agent_is_for_all_or_for_some_conditions(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_said(wanted: dict[str, Any], settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan(**{"policies": WITHOUT_AGENT, **wanted}, settings=settings)
+        plan(**wanted, settings=settings)

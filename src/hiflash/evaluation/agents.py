@@ -1,4 +1,4 @@
-"""Which agents the cells of an evaluation were run with: a configuration says where one lies, not what it is."""
+"""Which agents the cells were run with: a configuration says where one lies, not what it is."""
 
 from __future__ import annotations
 

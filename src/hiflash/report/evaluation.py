@@ -87,7 +87,8 @@ def markdown(told: Told) -> str:
         + (f"The best fixed threshold is chosen on seeds {choice}." if choice else ""),
     ]
     if told["agents"]:
-        lines.append(f"Agents: {', '.join(f'{name} {agent}' for name, agent in told['agent'].items())}.")
+        agents = (f"{name} {each['agent']} ({each['digest'][:12]})" for name, each in told["agents"].items())
+        lines.append(f"Agents: {', '.join(agents)}.")
     if told["missing"]:
         lines += ["", f"**{told['missing']} runs are missing.**"]
     for title, said in verdicts(told).items():
