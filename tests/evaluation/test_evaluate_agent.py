@@ -76,9 +76,12 @@ def test_an_evaluation_tells_costs_by_policy_and_resumes(evaluate: Any, tmp_path
     assert json.loads((gone.parent / "edges.json").read_text()) == edges
 
 
-def test_the_worst_edge_is_measured_on_the_saved_model(evaluate: Any, tmp_path: Path) -> None:
+def test_the_worst_edge_is_measured_on_the_saved_model(
+    evaluate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = [*SMALL, "--policies=fixed-2", "--enforce=discard", "--associations=noniid", "--dynamics=static"]
-    told = evaluate(*words, "--seeds=1", "--choice-seeds=none")
+    words += ["--seeds=1", "--choice-seeds=none"]
+    told = evaluate(*words)
     assert told["main"] == "noniid-discard"
     cell = tmp_path / "runs/e/noniid-discard-static-fixed-2-s0"
     edges, result = (json.loads((cell / f"{name}.json").read_text()) for name in ("edges", "result"))
@@ -99,7 +102,10 @@ def test_the_worst_edge_is_measured_on_the_saved_model(evaluate: Any, tmp_path: 
     assert sum(edges["refused"]) + sum(edges["waited"]) == result["refused"] + result["waited"]
     # Numbers of another run in the same folder are not believed.
     (cell / "edges.json").write_text(json.dumps({**edges, "digest": "old", "edge_accuracy": [0.0]}))
-    assert evaluate(*words, "--seeds=1", "--choice-seeds=none", "--finished") == told
+    with monkeypatch.context() as patched:
+        patched.setattr("hiflash.cli.evaluate_agent.pause_on_signal", lambda: lambda: True)
+        assert main(words) == 130  # after the cell it was at
+    assert evaluate(*words, "--finished") == told
 
 
 def save_fixed(path: Path, threshold: int, edges: int = 4) -> None:

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view
+from hiflash.cli.common import cells_options, pause_on_signal, print_paths, print_tables, run_with_view
 from hiflash.cli.words import seeds, settings_options
-from hiflash.errors import DataError, RunError
+from hiflash.errors import DataError, Paused, RunError
 
 if TYPE_CHECKING:
     from hiflash.cells import Cell
@@ -112,12 +112,19 @@ def _check_data(cell: Cell) -> None:
 
 
 def _measured(plan: Plan, cells: list[Cell], results: list[Result], agents: Agents) -> Evaluation:
-    """Return the evaluation; measuring what each edge got takes a second for every run, once."""
+    """Return the evaluation; measuring what each edge got takes about half a second for every run, once."""
     from rich.console import Console
     from rich.progress import Progress
 
     from hiflash.evaluation import Evaluation
 
+    paused = pause_on_signal()
     with Progress(console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("accuracy of edges", total=len(cells))
-        return Evaluation.of(plan, cells, results, agents, lambda done: bars.update(bar, completed=done))
+
+        def progress(done: int) -> None:
+            bars.update(bar, completed=done)
+            if paused():
+                raise Paused(None, "paused; give the same command again to go on")
+
+        return Evaluation.of(plan, cells, results, agents, progress)

@@ -173,8 +173,10 @@ def _fixed_bar(difference: Row, ours: Sequence[Row], best: str) -> dict[str, Any
 
 def _edge_bar(difference: Row, best: str) -> dict[str, Any]:
     outcome = "met" if difference["mean"] >= -WORST_EDGE else "missed"
-    low, high = _interval(difference)
-    said = f"{100 * difference['mean']:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}] against {best}"
+    said = f"{100 * difference['mean']:+.1f} points"
+    if difference["low"] is not None:
+        said += f" [{100 * difference['low']:+.1f}, {100 * difference['high']:+.1f}]"
+    said += f" against {best}"
     return _bar("worst edge within 3 points of the best fixed threshold", outcome, said, ())
 
 
