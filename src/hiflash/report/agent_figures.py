@@ -21,7 +21,7 @@ _REFUSED = -1
 def draw_threshold_boxes(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
     """Save box plots of the thresholds of each row's `episode` and return the paths; -1 is a refusal."""
     figure = new_figure(
-        max(5.0, 1.6 + 0.62 * len(rows)), 3.8, "Thresholds that the agent chooses while it learns"
+        max(6.2, 1.6 + 0.62 * len(rows)), 3.8, "Thresholds that the agent chooses while it learns"
     )
     axes = figure.subplots()
     style(axes, "Training episode")

@@ -72,7 +72,7 @@ def verdicts(told: Told) -> dict[str, list[str]]:
 
 def _chosen(judged: Mapping[str, Any]) -> str:
     seeds = ", ".join(map(str, judged["chosen_on"]))
-    how = "in hindsight on the reported seeds" if judged["hindsight"] else f"on seeds {seeds}"
+    how = f"{'in hindsight ' if judged['hindsight'] else ''}on seeds {seeds}"
     means = ", ".join(f"{policy} {count(mean)}" for policy, mean in judged["choice"].items())
     return f"best fixed threshold {judged['best_fixed']}, chosen {how} (mean cost: {means})"
 

@@ -52,38 +52,44 @@ def _where(told: Told, condition: str) -> str:
 
 def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence[str]) -> Figure:
     title = f"{_where(told, condition)}: cost to {goal(told['target'])} accuracy"
-    figure = new_figure(1.4 + 4.9 * len(kinds), 1.7 + 0.3 * len(table), title)
+    figure = new_figure(1.4 + 4.9 * len(kinds), 1.8 + 0.3 * len(table), title)
     row = figure.subplots(1, len(kinds), squeeze=False, sharey=True, sharex=True)[0]
-    several = False
+    told_runs = [run for runs in table.values() for run in runs.values()]
+    about = (
+        "Total cost (mean and deviation over seeds)"
+        if any(r["runs"] > 1 for r in told_runs)
+        else "Total cost"
+    )
+    if any(run["reached"] < run["runs"] for run in told_runs):
+        about += "\n* with runs that ended below the target"
     for axes, kind in zip(row, kinds, strict=True):
-        style(axes, "Total cost")
+        style(axes, about)
         axes.set_title(f"{kind} resources", loc="left", fontsize=FONT + 0.5, color=INK)
         best = told["comparisons"].get(condition, {}).get(kind, {}).get("best_fixed")
-        for place, runs in enumerate(table.values()):
+        for place, (policy, runs) in enumerate(table.items()):
             if kind in runs:
-                several |= runs[kind]["runs"] > 1
-                _draw_policy(axes, place, runs[kind], best=best == list(table)[place])
+                _draw_policy(axes, place, runs[kind], best=policy == best)
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
     row[0].set_yticks(range(len(table)), list(table))
     for text, policy in zip(row[0].get_yticklabels(), table, strict=True):
         text.set_fontweight("bold" if policy == "agent" else "normal")
     row[0].set_ylim(len(table) - 0.4, -0.6)
-    ends = [
-        run["total_cost"]["mean"] + (run["total_cost"]["spread"] or 0)
-        for runs in table.values()
-        for run in runs.values()
-    ]
+    ends = [run["total_cost"]["mean"] + (run["total_cost"]["spread"] or 0) for run in told_runs]
     row[0].set_xlim(0, 1.38 * max(ends))  # room for what is written after the longest bar
-    handles = [Patch(color=colour, label=label) for label, colour in _PARTS.values()]
-    note = "error bars: deviation of the total over seeds" if several else ""
-    if any(run["reached"] < run["runs"] for runs in table.values() for run in runs.values()):
-        note += ("; " if note else "") + "* with runs that ended below the target"
-    handles += [Patch(color="none", label=note)] if note else []
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=FONT, labelcolor=INK
-    )
+    _legend(figure, [Patch(color=colour, label=label) for label, colour in _PARTS.values()])
     return figure
+
+
+def _legend(figure: Figure, handles: Sequence[Patch]) -> None:
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=len(handles),
+        frameon=False,
+        fontsize=FONT,
+        labelcolor=INK,
+    )
 
 
 def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], *, best: bool) -> None:
@@ -109,7 +115,7 @@ def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], *, best: bool) 
 
 def _normalised(table: Mapping[str, Any], kinds: Sequence[str], title: str) -> Figure:
     """Draw the paper's figure: each part of the cost, divided by the larger mean of the two."""
-    figure = new_figure(0.8 + 4.6 * len(kinds), 3.6, title)
+    figure = new_figure(max(6.4, 0.8 + 4.6 * len(kinds)), 3.6, title)
     row = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
     colours = looks(_SIDES.values())
     for axes, kind in zip(row, kinds, strict=True):
@@ -133,8 +139,5 @@ def _normalised(table: Mapping[str, Any], kinds: Sequence[str], title: str) -> F
         axes.grid(visible=False, axis="x")
     row[0].set_ylabel("Normalised cost", fontsize=FONT, color=INK)
     row[0].set_ylim(0, 1.08 * row[0].get_ylim()[1])  # room for the numbers on top
-    figure.legend(
-        handles=[Patch(color=colours[_SIDES[p]].colour, label=_NAMES[p]) for p in _SIDES],
-        loc="outside lower center", ncols=2, frameon=False, fontsize=FONT, labelcolor=INK,
-    )  # fmt: skip
+    _legend(figure, [Patch(color=colours[_SIDES[policy]].colour, label=_NAMES[policy]) for policy in _SIDES])
     return figure
