@@ -23,6 +23,7 @@ BARS = {
     "memory_growth_mb": ("MB", "flat"),
     "association_100k_s": ("s", "below 60, and 4 GiB"),
     "association_gap": ("", "-"),
+    "cartpole_return": ("", "at least 450"),
 }
 
 
@@ -51,9 +52,9 @@ def main() -> int:
 
 
 def _function(name: str) -> Callable[[], Any]:
-    from benchmarks import association, peers, simulation, trainers
+    from benchmarks import association, cartpole, peers, simulation, trainers
 
-    modules = (trainers, simulation, peers, association)
+    modules = (trainers, simulation, peers, association, cartpole)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 

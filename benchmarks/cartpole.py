@@ -1,9 +1,10 @@
-"""The learner on CartPole-v1: does the double Q-learning that trains agents learn what others' does?"""
+"""The learner of agents on CartPole-v1, a task that everyone's double Q-learning can be measured on."""
 
 from __future__ import annotations
 
 import statistics
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ __all__ = ["CartPole", "cartpole_return"]
 
 STEPS = 50_000
 SEEDS = 5
-HIDDEN = (64, 64)
+HIDDEN = (128, 128)
 EPISODES = 100  # of an evaluation
 RECENT = 10  # training episodes whose mean return chooses the network that is evaluated
 
@@ -63,14 +64,17 @@ class CartPole:
         self.env = gymnasium.make("CartPole-v1")
         self.seed = seed
         self.learner = Learner(Mlp((4, *HIDDEN, 2), seed), 4, settings, seed)
-        self.steps = 0
+        self.steps = self.evaluated = 0
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.best = Best(-1.0, self.learner.weights())
 
-    def train(self, steps: int) -> None:
-        """Train up to so many steps in all; an episode under way at the end is not counted."""
+    def train(self, steps: int, done: Callable[[], bool] = lambda: False) -> None:
+        """Train for so many steps, or until an episode ends and `done` says that it is enough.
+
+        An episode that is under way at the last step is not counted.
+        """
         learner, env = self.learner, self.env
-        while self.steps < steps:
+        while self.steps < steps and not done():
             state, _ = env.reset(seed=self._episode_seed("training", self.steps))
             total, over = 0.0, False
             while not over and self.steps < steps:
@@ -85,10 +89,11 @@ class CartPole:
 
     def evaluate(self) -> float:
         """Return the mean return of the chosen network in 100 fresh episodes, without exploration."""
+        self.evaluated += 1
         forward = Forward(self.learner.spec.split(self.best.weights))
         totals = []
         for episode in range(EPISODES):
-            state, _ = self.env.reset(seed=self._episode_seed("evaluation", episode))
+            state, _ = self.env.reset(seed=self._episode_seed(f"evaluation {self.evaluated}", episode))
             total, over = 0.0, False
             while not over:
                 state, reward, terminated, truncated, _ = self.env.step(int(forward(state).argmax()))

@@ -33,7 +33,9 @@ from hiflash.engine.executor import RoundWork
 from hiflash.engine.ray_cluster import connect
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.federation import build
+from hiflash.learn.networks import make_agent, q_network
 from hiflash.messages import ClientTask
+from hiflash.store.agent_file import save_agent
 from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model
 
 SET_FLAGS, UP, LISTENS = 0x8914, 1, "0A"  # SIOCSIFFLAGS, IFF_UP, and TCP_LISTEN in /proc/net/tcp
@@ -128,7 +130,13 @@ def same(folder: Path) -> None:
         name = "-".join(map(str, variant.values()))
         one = run(directory=folder / f"{name}-local", **variant)
         assert_same_run(one, run(directory=folder / f"{name}-ray", engine="ray", **variant))
-    for name, model, settings in (("robust", make_tiny_model, ROBUST), ("fedbn", make_norm_model, FEDBN)):
+    save_agent(folder / "agent.safetensors", make_agent(q_network("paper", 4, 8, seed=0), 8, {}))
+    learned = {"cloud.threshold": "agent", "cloud.agent": str(folder / "agent.safetensors")}
+    for name, model, settings in (
+        ("robust", make_tiny_model, ROBUST),
+        ("fedbn", make_norm_model, FEDBN),
+        ("learned", make_tiny_model, learned | {"cloud.temperature": 1.0}),
+    ):
         one = run(model, directory=folder / f"{name}-local", **settings)
         assert_same_run(one, run(model, directory=folder / f"{name}-ray", engine="ray", **settings))
     assert_same_run(local, run(directory=folder / "module", engine="ray", model=seeded_module()))

@@ -134,13 +134,14 @@ def test_only_the_command_line_and_sweeps_import_the_wiring():
     assert importers <= MAY_WIRE
 
 
-def test_torch_is_imported_at_import_time_only_where_learning_happens():
-    """`hiflash --help` must answer at once: elsewhere torch is imported where it is used."""
+def test_torch_and_gymnasium_are_imported_at_import_time_only_where_learning_happens():
+    """`hiflash --help` must answer at once: elsewhere they are imported where they are used."""
+    heavy = {"torch", "gymnasium"}
     for path in MODULES:
         if path.is_relative_to(SOURCE / "learn"):
             continue
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import):
-                assert not any(a.name.split(".")[0] == "torch" for a in node.names), name_of(path)
+                assert not any(a.name.split(".")[0] in heavy for a in node.names), name_of(path)
             elif isinstance(node, ast.ImportFrom):
-                assert (node.module or "").split(".")[0] != "torch", name_of(path)
+                assert (node.module or "").split(".")[0] not in heavy, name_of(path)
