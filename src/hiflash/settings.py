@@ -15,7 +15,11 @@ from hiflash.errors import ConfigError
 
 __all__ = ["explain", "flatten", "nest", "read_plan", "read_settings", "read_toml"]
 
-PLANS = ("compare", "sweep")  # sections of a file that say which runs to make, not what a run is
+PLANS = (
+    "compare",
+    "sweep",
+    "evaluate_agent",
+)  # sections of a file that say which runs to make, not what a run is
 
 
 def read_toml(path: Path) -> dict[str, Any]:

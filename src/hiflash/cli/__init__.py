@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from hiflash import __version__
-from hiflash.cli import associate, calibrate, compare, data, methods, run, sweep, train_agent
+from hiflash.cli import (
+    associate,
+    calibrate,
+    compare,
+    data,
+    evaluate_agent,
+    methods,
+    run,
+    sweep,
+    train_agent,
+)
 from hiflash.cli.common import PAUSED
 from hiflash.cli.words import split
 from hiflash.errors import HiFlashError, Paused
@@ -18,7 +28,7 @@ from hiflash.errors import HiFlashError, Paused
 __all__ = ["main"]
 
 # Each has `add`, which gives the command its options and what it calls.
-COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, methods, data)
+COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,143 @@
+"""The figures of an evaluation: what policies cost, and the paper's normalised cost of HiFL and HiFlash."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from hiflash.report.canvas import FONT, INK, new_figure, save, style
+from hiflash.report.evaluation import Told, condition_title, tables_of
+from hiflash.report.methods import looks
+from hiflash.report.units import goal, spread
+
+__all__ = ["draw_evaluation"]
+
+_PARTS = {
+    "compute_cost": ("computing", "#4477AA"),
+    "send_cost": ("sending", "#CCBB44"),
+    "time_cost": ("time (slots)", "#BBBBBB"),
+}
+_SIDES = {"random": "hifl", "agent": "hiflash"}
+_NAMES = {"random": "HiFL (random thresholds)", "agent": "HiFlash (learned thresholds)"}
+_GROUPS = {
+    "compute_cost": "computation",
+    "send_cost": "communication",
+    "time_cost": "time",
+    "total_cost": "total cost",
+}
+
+
+def draw_evaluation(told: Told, directory: Path) -> list[Path]:
+    """Save `cost-CONDITION` of every condition, and `normalised-CONDITION` where an agent was evaluated."""
+    paths = []
+    for condition, table in tables_of(told).items():
+        kinds = list(dict.fromkeys(kind for runs in table.values() for kind in runs))
+        if not kinds:
+            continue
+        paths += save(_costs(told, condition, table, kinds), directory / f"cost-{condition}")
+        both = [kind for kind in kinds if all(kind in table.get(policy, {}) for policy in _SIDES)]
+        if both:
+            title = f"{_where(told, condition)}: cost relative to the larger"
+            figure = _normalised(table, both, title)
+            paths += save(figure, directory / f"normalised-{condition}")
+    return paths
+
+
+def _where(told: Told, condition: str) -> str:
+    return f"{told['data']}, {told['partition']}, {condition_title(condition)}"
+
+
+def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence[str]) -> Figure:
+    title = f"{_where(told, condition)}: cost to {goal(told['target'])} accuracy"
+    figure = new_figure(1.4 + 4.9 * len(kinds), 1.8 + 0.3 * len(table), title)
+    row = figure.subplots(1, len(kinds), squeeze=False, sharey=True, sharex=True)[0]
+    told_runs = [run for runs in table.values() for run in runs.values()]
+    about = (
+        "Total cost (mean and deviation over seeds)"
+        if any(r["runs"] > 1 for r in told_runs)
+        else "Total cost"
+    )
+    if any(run["reached"] < run["runs"] for run in told_runs):
+        about += "\n* with runs that ended below the target"
+    for axes, kind in zip(row, kinds, strict=True):
+        style(axes, about)
+        axes.set_title(f"{kind} resources", loc="left", fontsize=FONT + 0.5, color=INK)
+        best = told["comparisons"].get(condition, {}).get(kind, {}).get("best_fixed")
+        for place, (policy, runs) in enumerate(table.items()):
+            if kind in runs:
+                _draw_policy(axes, place, runs[kind], best=policy == best)
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+    row[0].set_yticks(range(len(table)), list(table))
+    for text, policy in zip(row[0].get_yticklabels(), table, strict=True):
+        text.set_fontweight("bold" if policy == "agent" else "normal")
+    row[0].set_ylim(len(table) - 0.4, -0.6)
+    ends = [run["total_cost"]["mean"] + (run["total_cost"]["spread"] or 0) for run in told_runs]
+    row[0].set_xlim(0, 1.38 * max(ends))  # room for what is written after the longest bar
+    _legend(figure, [Patch(color=colour, label=label) for label, colour in _PARTS.values()])
+    return figure
+
+
+def _legend(figure: Figure, handles: Sequence[Patch]) -> None:
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=len(handles),
+        frameon=False,
+        fontsize=FONT,
+        labelcolor=INK,
+    )
+
+
+def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], *, best: bool) -> None:
+    start = 0.0
+    for name, (_, colour) in _PARTS.items():
+        axes.barh(place, run[name]["mean"], left=start, height=0.66, color=colour)
+        start += run[name]["mean"]
+    total = run["total_cost"]
+    deviation = total["spread"] or 0.0
+    if deviation:
+        axes.errorbar(total["mean"], place, xerr=deviation, color=INK, capsize=2.5, lw=1.0)
+    mark = "*" if run["reached"] < run["runs"] else ""
+    axes.annotate(
+        spread(total["mean"], total["spread"], "count") + mark + ("  best fixed" if best else ""),
+        (total["mean"] + deviation, place),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=FONT - 1.5,
+        color=INK,
+    )
+
+
+def _normalised(table: Mapping[str, Any], kinds: Sequence[str], title: str) -> Figure:
+    """Draw the paper's figure: each part of the cost, divided by the larger mean of the two."""
+    figure = new_figure(max(6.4, 0.8 + 4.6 * len(kinds)), 3.6, title)
+    row = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
+    colours = looks(_SIDES.values())
+    for axes, kind in zip(row, kinds, strict=True):
+        style(axes, "")
+        axes.set_title(f"{kind} resources", loc="left", fontsize=FONT + 0.5, color=INK)
+        for place, name in enumerate(_GROUPS):
+            stats = {policy: table[policy][kind][name] for policy in _SIDES}
+            largest = max(stat["mean"] for stat in stats.values()) or 1.0
+            for side, (policy, stat) in enumerate(stats.items()):
+                x, height = place + 0.38 * (side - 0.5), stat["mean"] / largest
+                error = (stat["spread"] or 0.0) / largest
+                axes.bar(x, height, width=0.36, color=colours[_SIDES[policy]].colour)
+                if error:
+                    axes.errorbar(x, height, yerr=error, color=INK, capsize=2.5, lw=1.0)
+                axes.annotate(
+                    f"{height:.2f}", (x, height + error), xytext=(0, 3), textcoords="offset points",
+                    ha="center", fontsize=FONT - 1.5, color=INK,
+                )  # fmt: skip
+        axes.set_xticks(range(len(_GROUPS)), list(_GROUPS.values()))
+        axes.tick_params(axis="x", length=0, labelsize=FONT)
+        axes.grid(visible=False, axis="x")
+    row[0].set_ylabel("Normalised cost", fontsize=FONT, color=INK)
+    row[0].set_ylim(0, 1.08 * row[0].get_ylim()[1])  # room for the numbers on top
+    _legend(figure, [Patch(color=colours[_SIDES[policy]].colour, label=_NAMES[policy]) for policy in _SIDES])
+    return figure
