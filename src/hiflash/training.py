@@ -108,7 +108,7 @@ class Training:
         Paid so much for progress, a policy gains nothing in the long run if it is as good as that one, and
         something if it is better (Dinkelbach 1967: the least ratio of cost to progress).
         """
-        return min(check["cost"] for check in self.checks)
+        return float(min(check["cost"] for check in self.checks))
 
     def run(
         self,

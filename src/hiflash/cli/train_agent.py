@@ -15,7 +15,9 @@ __all__ = ["add"]
 
 def add(commands: Any) -> None:
     """Add the command."""
-    command = commands.add_parser("train-agent", help="train an agent that decides thresholds", add_help=False)
+    command = commands.add_parser(
+        "train-agent", help="train an agent that decides thresholds", add_help=False
+    )
     settings_options(command)
     command.add_argument("--episodes", type=int, default=150, help="runs to learn from (150)")
     command.add_argument(
@@ -23,10 +25,16 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--surrogate", default="auto", metavar="FILE", help="from hiflash calibrate")
     command.add_argument(
-        "--fidelity", choices=("surrogate", "real"), default="surrogate", help="what training is: fast, or true"
+        "--fidelity",
+        choices=("surrogate", "real"),
+        default="surrogate",
+        help="what training is: fast, or true",
     )
     command.add_argument(
-        "--dynamics", choices=("both", "static", "fluctuating"), default="both", help="resources while training"
+        "--dynamics",
+        choices=("both", "static", "fluctuating"),
+        default="both",
+        help="resources while training",
     )
     command.add_argument(
         "--reward", choices=("progress", "paper"), default="progress", help="paid for progress too, or not"

@@ -41,7 +41,7 @@ def network_shapes(network: str, edges: int | None, actions: int) -> Shapes:
     """Return the names and shapes of a network's arrays.
 
     `paper` is 5M-50-30-A for M edges. `shared` takes any number of edges in any order: `phi` (5-32-32) is
-    applied to each, and the head (102-64-64-A) sees the sum over those that run, since each will bring something,
+    applied to each, and the head (102-64-64-A) sees the sum over those that run (each will bring something),
     how many that are, the mean over those that are idle, and the edge that checks in.
     """
     if network == "paper":

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hiflash.core.state import Stateful
 from hiflash.messages import EdgeCosts
-from hiflash.seeding import once
+from hiflash.seeding import once, rng
 
 __all__ = [
     "REFUSE",

@@ -31,8 +31,8 @@ class Surrogate:
     """The fitted numbers.
 
     The log-odds of getting a sample of class c right are `intercept + slope * log(1 + skill_c) + bias *
-    lean_c`. A round at edge m counts for class c as `shared + (1 - shared) * LD^m(c) / LD(c)`: part of what is
-    learned serves all classes. An edge's lean towards c is `log((LD^m(c) + smoothing) / (LD(c) + smoothing))`.
+    lean_c`. A round at edge m counts for class c as `shared + (1 - shared) * LD^m(c) / LD(c)`: part of what
+    is learned serves all classes. Its lean to c is `log((LD^m(c) + smoothing) / (LD(c) + smoothing))`.
     Runs differ: one learns `exp(N(0, run_spread))` times as fast as another, and evaluations lie around
     the curve with standard deviation `noise` in log-odds, remembering `noise_memory` of the one before.
     """
@@ -59,7 +59,9 @@ class Surrogate:
         }
         for name, fits in inside.items():
             if not fits:
-                raise ConfigError(f"a surrogate cannot have {name} = {getattr(self, name)}; calibrate it again")
+                raise ConfigError(
+                    f"a surrogate cannot have {name} = {getattr(self, name)}; calibrate it again"
+                )
 
     @classmethod
     def from_dict(cls, numbers: Mapping[str, Any]) -> Surrogate:

@@ -169,7 +169,7 @@ class Simulator(Stateful):
         }
 
     def decision(self) -> tuple[int, float] | None:
-        """Return which edge the policy will be asked about next, and when; None if something else comes first."""
+        """Return which edge the next event will answer, and when; None if that event is another."""
         time, _, event = self.heap[0]
         if not (isinstance(event, Slot) and isinstance(self.cloud, AsyncCloud)):
             return None

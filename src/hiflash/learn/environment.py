@@ -1,4 +1,4 @@
-"""Staleness control as a Gymnasium environment: one step is one slot of the simulator (paper, section 5.2)."""
+"""Staleness control as a Gymnasium environment: a step is a slot of the simulator (paper, section 5.2)."""
 
 from __future__ import annotations
 
@@ -220,7 +220,6 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
             "communications": self.simulator.ledger.communications,
         }
 
-
     def _accuracy(self) -> float:
         evaluations = self.session.evaluations
         return evaluations[-1]["accuracy"] if evaluations else 0.0
@@ -258,7 +257,9 @@ def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) ->
             "use hiflash or hifl"
         )
     if config.stop.target == "none" or config.trainer == "none":
-        raise ConfigError('staleness control needs something to reach: set stop.target, and no trainer "none"')
+        raise ConfigError(
+            'staleness control needs something to reach: set stop.target, and no trainer "none"'
+        )
     return config.with_settings({"cloud.threshold": "random"})
 
 

@@ -33,7 +33,9 @@ class TrainingView:
         self._bar: Progress | None = None
         if self._stream.isatty() and os.environ.get("TERM") not in {"dumb", "unknown"}:
             columns = (TextColumn("episode"), MofNCompleteColumn(), BarColumn(30), TimeRemainingColumn())
-            self._bar = Progress(*columns, TextColumn("{task.fields[said]}"), console=Console(file=self._stream))
+            self._bar = Progress(
+                *columns, TextColumn("{task.fields[said]}"), console=Console(file=self._stream)
+            )
             self._task = self._bar.add_task("", total=episodes, said="")
 
     def __enter__(self) -> Self:
@@ -73,7 +75,9 @@ def said_of(row: Mapping[str, Any]) -> str:
 
 def training_table(record: Mapping[str, Any]) -> Table:
     """Return what the checks found, before and after."""
-    table = Table(title="Total cost in the checks: federations that were not trained on", title_justify="left")
+    table = Table(
+        title="Total cost in the checks: federations that were not trained on", title_justify="left"
+    )
     for column in ("policy", "mean", "of random", "refused", "median threshold"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     before = [check for check in record["checks"] if not check["episode"]]
@@ -110,11 +114,13 @@ def draw_training(record: Mapping[str, Any], folder: Path) -> list[Path]:
     )
     before = [check for check in record["checks"] if not check["episode"]]
     for check, line in ((before[0], ":"), (min(before[1:], key=lambda check: check["cost"]), "--")):
-        axes.axhline(check["cost"], color=MUTED, linestyle=line, linewidth=1, label=f"checks, {check['policy']}")
+        axes.axhline(
+            check["cost"], color=MUTED, linestyle=line, linewidth=1, label=f"checks, {check['policy']}"
+        )
     style(axes, "episode")
     axes.set_ylabel("total cost", color=INK)
     axes.set_ylim(bottom=0)
-    legend_below(figure, axes.get_legend_handles_labels()[0])
+    legend_below(figure, list(axes.get_lines()))
     rows = [before[0], *trained]
     return [*save(figure, folder / "training"), *draw_threshold_boxes(rows, folder / "thresholds")]
 
