@@ -80,7 +80,7 @@ class Replay:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go back to a snapshot."""
-        seen = int(state["seen"])
+        seen = int(state["seen"].item())
         size = min(seen, self.capacity)
         for name, rows in self._rows._asdict().items():
             kept = state[name]

@@ -1,0 +1,115 @@
+"""Training an agent: interrupted and gone on with, it gives the same agent; the agent runs anywhere."""
+
+import json
+
+import pytest
+
+import hiflash
+from hiflash.cli import main
+from hiflash.config import Config
+from hiflash.core.surrogate import Surrogate
+from hiflash.errors import ConfigError, Paused, RunError
+from hiflash.store.agent_file import load_agent
+from hiflash.store.surrogate_file import save_surrogate
+from hiflash.training import Training, TrainingSettings
+
+QUICK = Surrogate(-1.5, 1.1, 0.5, 0.02, 0.4, 0.1, 0.1, 0.5)
+SMALL = {"federation.clients": 20, "federation.edges": 4, "cloud.threshold_max": 3, "method": "hiflash"}
+
+
+def training(folder, episodes=4, **settings):
+    chosen = TrainingSettings(**{"episodes": episodes, "check_every": 2, "check_runs": 2, **settings})
+    return Training(Config(**SMALL), QUICK, chosen, folder)
+
+
+def test_a_training_that_was_interrupted_gives_the_same_agent(tmp_path):
+    straight = training(tmp_path / "a").run()
+    rows = []
+    asked = []
+
+    def pause():
+        asked.append(None)
+        return len(rows) == 3  # in the middle of the fourth episode
+
+    with pytest.raises(Paused):
+        training(tmp_path / "b").run(rows.append, pause)
+    again = []
+    resumed = training(tmp_path / "b").run(again.append)
+    assert [row["episode"] for row in again] == [3, 4]  # what was saved after the second is not repeated
+    assert resumed.digest == straight.digest
+    record = json.loads((tmp_path / "a" / "training.json").read_text())
+    assert record == json.loads((tmp_path / "b" / "training.json").read_text())
+    assert [check["policy"] for check in record["checks"]] == [
+        "random", "fixed-0", "fixed-1", "fixed-2", "agent", "agent"
+    ]  # fmt: skip
+    assert load_agent(tmp_path / "a" / "agent.safetensors").digest == straight.digest
+
+
+def test_a_finished_training_is_only_read(tmp_path):
+    first = training(tmp_path / "a").run()
+    rows = []
+    assert training(tmp_path / "a").run(rows.append).digest == first.digest
+    assert rows == []
+
+
+def test_another_training_does_not_take_over_a_folder(tmp_path):
+    training(tmp_path / "a", episodes=2).run()
+    with pytest.raises(RunError, match="episodes = 2.*choose another --name"):
+        training(tmp_path / "a", episodes=3).run()
+
+
+def test_the_papers_network_is_tied_to_its_edges(tmp_path):
+    agent = training(tmp_path / "a", episodes=1, network="paper").run()
+    save = str(tmp_path / "a" / "agent.safetensors")
+    assert agent.edges == 4
+    small = {**SMALL, "cloud.threshold": "agent", "cloud.agent": save, "stop.communications": 10}
+    assert hiflash.run(Config(**small)).communications == 10
+    with pytest.raises(ConfigError, match="4 edges, and here are 5"):
+        hiflash.run(Config(**{**small, "federation.edges": 5}))
+
+
+def test_the_shared_network_takes_any_number_of_edges(tmp_path):
+    training(tmp_path / "a", episodes=1).run()
+    save = str(tmp_path / "a" / "agent.safetensors")
+    for edges in (2, 7):
+        small = {**SMALL, "federation.edges": edges, "cloud.threshold": "agent", "cloud.agent": save}
+        assert hiflash.run(Config(**{**small, "stop.communications": 10, "trainer": "none"})).version >= 0
+
+
+def test_the_worth_of_progress_is_the_least_that_was_paid(tmp_path):
+    made = training(tmp_path / "a", episodes=2)
+    made.run()
+    assert made.worth == min(check["cost"] for check in made.checks)
+
+
+def test_the_command_trains_and_says_where_things_are(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_surrogate(tmp_path / "quick.json", QUICK, {})
+    words = [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
+    command = ["train-agent", *words, "--surrogate", "quick.json", "--episodes", "2", "--name", "mine"]
+    assert main(command) == 0
+    out = capsys.readouterr()
+    assert "runs/mine/agent.safetensors" in out.out
+    assert "fixed-0" in out.out
+    assert "episode 2/2: return" in out.err
+    for file in ("agent.safetensors", "training.json", "training.png", "thresholds.png", "config.toml"):
+        assert (tmp_path / "runs" / "mine" / file).stat().st_size > 0
+    assert main([*command, "--json"]) == 0  # again: only read
+    record = json.loads(capsys.readouterr().out)
+    assert len(record["episodes"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--episodes", "0"], "episodes must be at least 1"),
+        (["--surrogate", "nowhere.json"], "calibrate"),
+        (["--method", "fedavg"], "asynchronous"),
+    ],
+)
+def test_wrong_input_is_told_and_leaves_nothing(words, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_surrogate(tmp_path / "quick.json", QUICK, {})
+    assert main(["train-agent", "--surrogate", "quick.json", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
