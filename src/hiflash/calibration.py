@@ -19,7 +19,7 @@ from hiflash.settings import flatten, read_settings
 
 __all__ = ["CHECK_SEEDS", "FIT_SEEDS", "Calibration", "calibrate", "finish", "plan"]
 
-FIT_SEEDS = (200, 201, 202, 203)
+FIT_SEEDS = (200, 201, 202, 203, 204, 205, 206, 207)
 CHECK_SEEDS = (100, 101, 102)
 REHEARSALS = 8  # of every run that is checked: what is left to chance must not decide the comparison
 
@@ -150,7 +150,7 @@ def plan(
     if not policies:
         raise ConfigError("policies must be a list like random,fixed-2,skip-5, got none")
     wanted = [("fit", "random", seed) for seed in fit]
-    wanted += [("fit", "uneven", seed) for seed in fit[: -(-len(fit) // 2)]]
+    wanted += [("fit", "uneven", seed) for seed in fit[: -(-len(fit) // 4)]]
     wanted += [("check", policy, seed) for policy in policies for seed in check]
     cells, problems = [], {}
     for use, policy, seed in wanted:

@@ -30,7 +30,7 @@ def made_log(surrogate: Surrogate, seed: int, edges: tuple[int, ...], updates: i
         applied.append((edge, base, rounds))
         if number % 2:
             evaluations.append((number + 1, run.evaluate(versions[-1])[0]))
-    return RunLog(SHARES, OVERALL, applied, evaluations, mixing)
+    return RunLog(SHARES, OVERALL, applied, evaluations, mixing, seed)
 
 
 def test_the_models_of_a_log_are_those_of_the_run_by_hand():

@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
         "calibrate", help="fit what stands in for training when an agent learns", add_help=False
     )
     settings_options(command)
-    command.add_argument("--fit-seeds", help="seeds of the runs to fit to, with commas (200,201,202,203)")
+    command.add_argument("--fit-seeds", help="seeds of the runs to fit to, with commas (200 to 207)")
     command.add_argument("--check-seeds", help="seeds of the runs to check on, with commas (100,101,102)")
     command.add_argument(
         "--check-policies", help="what to check, with commas (random,fixed-0,fixed-1,...,fixed-16,skip-5)"

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 START = (-4.0, 0.0, math.log(0.5), math.log(0.05), 0.0)  # intercept; logs of slope, bias, smoothing; logit
 PRIOR = np.array([0.0, 0.0, 0.02, 0.02, 0.02])  # holds what the runs say nothing about near the start
-SPEED_PRIOR = 0.1  # a run is not taken to be fast or slow without need
+SPEED_PRIOR = 0.1  # a federation is not taken to be fast or slow without need
 EARLY, LATE = 2 / 3, 7 / 9  # of a run's best accuracy: what matters is the way there, not the first steps
 EARLY_WEIGHT = 0.001  # models hardly learn at first; fitted to that too, a surrogate is slow later on as well
 
@@ -30,7 +30,8 @@ EARLY_WEIGHT = 0.001  # models hardly learn at first; fitted to that too, a surr
 class RunLog:
     """One real run: the edges' labels, and in order the applied updates and the evaluations.
 
-    An update is (edge, version it started from, edge rounds), an evaluation (version, accuracy).
+    An update is (edge, version it started from, edge rounds), an evaluation (version, accuracy). `seed` is that
+    of the federation.
     """
 
     shares: Floats
@@ -38,6 +39,7 @@ class RunLog:
     updates: Sequence[tuple[int, int, int]]
     evaluations: Sequence[tuple[int, float]]
     mixing: Mixing
+    seed: int = 0
 
     def models(self) -> Floats:
         """Return the surrogate's model at every evaluation, `[evaluations, 2 M]`: for any numbers."""
@@ -55,10 +57,15 @@ class RunLog:
 
 
 def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
-    """Return the surrogate that follows these runs best, each at a speed of its own."""
+    """Return the surrogate that follows these runs best, each federation at a speed of its own.
+
+    With the same clients, data and initial model a run is as fast as another, whatever its thresholds.
+    """
     if not logs or any(len(log.evaluations) < 3 for log in logs):
         raise ConfigError("a surrogate needs runs with at least three evaluations each; let them run longer")
     models = [log.models() for log in logs]
+    seeds = sorted({log.seed for log in logs})
+    place = [len(START) + seeds.index(log.seed) for log in logs]
     seen = [_logit(np.array([accuracy for _, accuracy in log.evaluations])) for log in logs]
     late = [_beyond(EARLY, log) for log in logs]
     weights = [np.sqrt(np.where(mask, 1.0, EARLY_WEIGHT) / len(mask)) for mask in late]
@@ -66,17 +73,17 @@ def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
     def errors(point: Floats) -> list[Floats]:
         surrogate = _surrogate(point)
         return [
-            odds - _predicted(surrogate, log, made, math.exp(speed))
-            for log, made, odds, speed in zip(logs, models, seen, point[len(START) :], strict=True)
+            odds - _predicted(surrogate, log, made, math.exp(point[where]))
+            for log, made, odds, where in zip(logs, models, seen, place, strict=True)
         ]
 
     def residuals(point: Floats) -> Floats:
         weighted = [weight * error for weight, error in zip(weights, errors(point), strict=True)]
         prior = PRIOR * (point[: len(START)] - START)
-        speeds = SPEED_PRIOR / math.sqrt(len(logs)) * point[len(START) :]
+        speeds = SPEED_PRIOR / math.sqrt(len(seeds)) * point[len(START) :]
         return np.concatenate([*weighted, prior, speeds])
 
-    best = least_squares(residuals, np.array([*START, *[0.0] * len(logs)])).x
+    best = least_squares(residuals, np.array([*START, *[0.0] * len(seeds)])).x
     surrogate, speeds = _surrogate(best), best[len(START) :]
     left = [error[_beyond(LATE, log)] for error, log in zip(errors(best), logs, strict=True)]
     pairs = np.concatenate([np.stack([error[:-1], error[1:]]) for error in left], axis=1)
@@ -88,7 +95,7 @@ def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
         bias=surrogate.bias,
         smoothing=surrogate.smoothing,
         shared=surrogate.shared,
-        run_spread=float(np.std(speeds, ddof=1)) if len(logs) > 1 else 0.0,
+        run_spread=float(np.std(speeds, ddof=1)) if len(seeds) > 1 else 0.0,
         noise=noise,
         noise_memory=min(max(memory, 0.0), 0.95),
     )

@@ -38,5 +38,10 @@ def read_log(path: Path, data: Dataset | None, spec: Spec) -> RunLog:
         raise RunError(f"{path}/events.jsonl is not the log of a run ({error}); run it again") from None
     # A model of the surrogate has two numbers for every edge, all of them learned.
     return RunLog(
-        shares, overall, updates, evaluations, MIXINGS[config.cloud.mixing](config, 2 * len(shares))
+        shares,
+        overall,
+        updates,
+        evaluations,
+        MIXINGS[config.cloud.mixing](config, 2 * len(shares)),
+        config.seed,
     )
