@@ -168,3 +168,11 @@ def test_every_key_has_a_default_that_is_allowed_and_a_meaning() -> None:
         assert allowed, key
         assert about, key
         assert default is not None, key
+
+
+def test_a_slow_edge_is_for_federations_with_edges_that_stay():
+    assert Config(method="hifl", **{"resources.slow_edge": 10}).resources.slow_edge == 10
+    with pytest.raises(ConfigError, match=r"resources\.slow_edge needs edges"):
+        Config(method="fedavg", **{"resources.slow_edge": 10})
+    with pytest.raises(ConfigError, match="clusters that stay"):
+        Config(method="hifl", **{"resources.slow_edge": 10, "mobility.moves_per_s": 1.0})

@@ -28,6 +28,7 @@ SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centrali
 NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
     **{f"federation.{key}": (EDGES,) for key in ASSOCIATION},
     "client.batch_norm": (FEDERATED,),
+    "resources.slow_edge": (FEDERATED, EDGES),
     "resources.fluctuation_rho": (("resources.fluctuation", ("on",)),),
     "resources.fluctuation_spread": (("resources.fluctuation", ("on",)),),
     "edge.aggregate": (FEDERATED, EDGES),

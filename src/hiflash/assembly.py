@@ -256,9 +256,11 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
     clusters, hop = population.edge_clusters, 1.0
     if config.federation.flat:
         hop = _flat_hop(payloads, values)
+    slowed = np.ones(len(compute_s))
+    slowed[clusters[0]] = resources.slow_edge
     return World(
-        compute_s=compute_s,
-        send_s=send_s(config, population.resources, clusters) * hop,
+        compute_s=compute_s * slowed,
+        send_s=send_s(config, population.resources, clusters) * hop * slowed,
         # The unit of cost is the mean edge at H = 2 under the random association, whatever the method's is:
         # an association that saves seconds must not be charged more for each.
         cost_unit_s=(
@@ -295,7 +297,10 @@ def _links(config: Config, count: int) -> list[WanLink]:
     stream = rng(config.seed, "wan links", "clients" if config.federation.flat else "edges")
     rtt_ms = stream.uniform(*wan.rtt_ms, count).tolist()
     mbps = stream.uniform(*wan.bandwidth_mbps, count).tolist()
-    return [WanLink(rtt / 1e3, rate * 1e6 / 8, wan.jitter) for rtt, rate in zip(rtt_ms, mbps, strict=True)]
+    links = [WanLink(rtt / 1e3, rate * 1e6 / 8, wan.jitter) for rtt, rate in zip(rtt_ms, mbps, strict=True)]
+    slower = config.resources.slow_edge
+    links[0] = WanLink(links[0].rtt_s * slower, links[0].bytes_per_s / slower, wan.jitter)
+    return links
 
 
 def _number(value: float | str) -> float | None:

@@ -232,6 +232,8 @@ class Config(Section):
         federation, problems = self.federation, []
         if not self.mobility.active or self.cloud.schedule == "centralized":
             return []
+        if self.resources.slow_edge != 1:
+            problems.append("resources.slow_edge is for clusters that stay as they are; leave out mobility.*")
         pairs = federation.clients * federation.edges
         if not federation.flat and pairs > MOBILE_PAIRS:
             problems.append(

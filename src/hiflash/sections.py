@@ -287,6 +287,9 @@ class ResourcesSection(Section):
     )
     snr_db: Annotated[float, Field(ge=-50, le=100)] = setting(17.0, "in [-50, 100]", "signal-to-noise ratio")
     slot_s: Positive = setting(0.05, "> 0", "length of a scheduling slot in virtual seconds")
+    slow_edge: Annotated[float, Field(ge=1, le=1e6)] = setting(
+        1.0, ">= 1", "how many times as long everything takes at edge 0: a straggler to study"
+    )
     fluctuation: Literal["off", "on"] = setting("off", '"off" or "on"', "resources move every virtual second")
     fluctuation_rho: Annotated[float, Field(ge=0, lt=1)] = setting(
         0.95, "in [0, 1)", "persistence from second to second"
