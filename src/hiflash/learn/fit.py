@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 START = (-4.0, 0.0, math.log(0.5), math.log(0.05), 0.0)  # intercept; logs of slope, bias, smoothing; logit
 PRIOR = np.array([0.0, 0.0, 0.02, 0.02, 0.02])  # holds what the runs say nothing about near the start
 SPEED_PRIOR = 0.1  # a federation is not taken to be fast or slow without need
-EARLY, LATE = 2 / 3, 7 / 9  # of a run's best accuracy: what matters is the way there, not the first steps
+EARLY, LATE = 0.8, 0.9  # of a run's best accuracy: what matters is the last stretch, not the first steps
 EARLY_WEIGHT = 0.001  # models hardly learn at first; fitted to that too, a surrogate is slow later on as well
 
 
