@@ -70,9 +70,10 @@ def test_pooling_separates_running_idle_and_checking_in():
     state = np.float32([1, 2, 3, 0, 0, 0, 7, 8, 9, 0.5, 0, 2, 0, 1, 0])
     edges, shares, rest = pooling(state)
     assert edges.tolist() == [[1, 0, 7, 0.5, 0], [2, 0, 8, 0, 1], [3, 0, 9, 2, 0]]
-    # means over two running and one idle edge, and the choice of edge 1
-    assert shares.tolist() == [[[0.5, 0, 0.5], [0, 1, 0], [0, 1, 0]]]
-    assert rest.tolist() == [pytest.approx([2, 0, 8, 0, 1, 0.2])]  # its features, and 2 / 10 that run
+    # a fifth of the sum over two running edges, the mean over one idle edge, and the choice of edge 1
+    fifth = float(np.float32(0.2))
+    assert shares.tolist() == [[[fifth, 0, fifth], [0, 1, 0], [0, 1, 0]]]
+    assert rest.tolist() == [pytest.approx([2, 0, 8, 0, 1, 0.4])]  # its features, and 2 / 5 that run
 
 
 def test_pooling_of_nobody_is_zero():

@@ -11,7 +11,7 @@ import torch
 from safetensors.numpy import load, save
 
 from hiflash.errors import RunError
-from hiflash.learn.ddqn import DdqnSettings, Learner, Transition, double_q_target, td_update
+from hiflash.learn.ddqn import DdqnSettings, Learner, Transition, double_q_target, smoothing, td_update
 from hiflash.learn.networks import Mlp, q_network
 from hiflash.seeding import rng
 
@@ -47,6 +47,31 @@ def test_hubers_loss_pulls_no_harder_than_one() -> None:
     # errors -0.5 and 3: 0.5^2 / 2 = 0.125 and 3 - 0.5 = 2.5, mean 1.3125; -0.5 / 2 and 1 / 2
     assert loss == 1.3125
     assert gradient.tolist() == [[-0.25, 0.0], [0.0, 0.5]]
+
+
+def test_neighbouring_thresholds_are_drawn_together_and_refusing_is_left_alone() -> None:
+    values = np.float32([[9, 1, 4, 4], [0, 0, 0, 0]])
+    # steps of the first row: 4 - 1 = 3 and 0; times 2 * 0.5 / 2 rows: 1.5 up there, 1.5 down here
+    assert smoothing(values, 0.5).tolist() == [[0.0, -1.5, 1.5, 0.0], [0.0, 0.0, 0.0, 0.0]]
+
+
+def test_random_actions_refuse_as_often_as_they_are_told() -> None:
+    learner = Learner(Mlp((2, 4, 5), seed=0), 2, replace(QUICK, epsilon=(1.0, 1.0)), seed=0)
+    state = np.float32([0.1, 0.2])
+    often = [learner.explore(state, 0.8) for _ in range(2000)]
+    assert often.count(0) / 2000 == pytest.approx(0.8, abs=0.03)
+    assert all(often.count(action) / 2000 == pytest.approx(0.05, abs=0.02) for action in (1, 2, 3, 4))
+    evenly = [learner.explore(state) for _ in range(2000)]
+    assert all(evenly.count(action) / 2000 == pytest.approx(0.2, abs=0.04) for action in range(5))
+
+
+def test_the_average_follows_the_network() -> None:
+    learner = Learner(Mlp((2, 4, 3), seed=0), 2, replace(QUICK, averaging=0.75), seed=0)
+    before, stream = learner.average.copy(), rng(1, "made")
+    while learner.learn() is None:
+        state = stream.random(2).astype("float32")
+        learner.observe(Transition(state, 1, -1.0, 1, state, False))
+    assert learner.average == pytest.approx(0.75 * before + 0.25 * learner.weights(), abs=1e-6)
 
 
 @pytest.mark.parametrize("huber", [False, True])

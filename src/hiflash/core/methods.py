@@ -67,7 +67,7 @@ METHODS: dict[str, Recipe] = {
     ),
     "hifl": Recipe("synchronous edges, asynchronous cloud, random thresholds (Wu et al.)"),
     "hiflash": Recipe(
-        "HiFL with heterogeneity-aware association and controlled thresholds (Wu et al.)",
-        {"federation.association": "heterogeneity", "cloud.threshold": "parallel"},
+        "HiFL with heterogeneity-aware association and learned thresholds (Wu et al.)",
+        {"federation.association": "heterogeneity", "cloud.threshold": "agent"},
     ),
 }
