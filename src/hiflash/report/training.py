@@ -75,9 +75,7 @@ def said_of(row: Mapping[str, Any]) -> str:
 
 def training_table(record: Mapping[str, Any]) -> Table:
     """Return what the checks found, before and after."""
-    table = Table(
-        title="Total cost in the checks: federations that were not trained on", title_justify="left"
-    )
+    table = Table(title="Total cost in the checks", title_justify="left")
     for column in ("policy", "mean", "of random", "refused", "median threshold"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     before = [check for check in record["checks"] if not check["episode"]]
@@ -97,12 +95,14 @@ def training_table(record: Mapping[str, Any]) -> Table:
 
 def draw_training(record: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the cost over episodes, and the thresholds that the agent chose on the way."""
-    figure = new_figure(7.0, 3.8, "Cost of an agent's runs while it learns")
+    figure = new_figure(
+        8.5, 4.0, "Cost of an agent's runs while it learns, and of checks without exploration"
+    )
     axes = figure.add_subplot()
     for dynamics, color in COLORS.items():
         rows = [row for row in record["episodes"] if row["dynamics"] == dynamics]
         places, costs = [row["episode"] for row in rows], [row["cost"] for row in rows]
-        axes.plot(places, costs, ".", color=color, alpha=0.45, markersize=4, label=f"episodes, {dynamics}")
+        axes.plot(places, costs, ".", color=color, alpha=0.45, markersize=4, label=f"{dynamics} run")
     trained = [check for check in record["checks"] if check["episode"]]
     axes.plot(
         [check["episode"] for check in trained],
@@ -110,15 +110,15 @@ def draw_training(record: Mapping[str, Any], folder: Path) -> list[Path]:
         "o-",
         color=INK,
         markersize=4,
-        label="checks, without exploration",
+        label="checks",
     )
     before = [check for check in record["checks"] if not check["episode"]]
     for check, line in ((before[0], ":"), (min(before[1:], key=lambda check: check["cost"]), "--")):
         axes.axhline(
-            check["cost"], color=MUTED, linestyle=line, linewidth=1, label=f"checks, {check['policy']}"
+            check["cost"], color=MUTED, linestyle=line, linewidth=1, label=f"{check['policy']}, checked"
         )
-    style(axes, "episode")
-    axes.set_ylabel("total cost", color=INK)
+    style(axes, "Training episode")
+    axes.set_ylabel("Total cost", color=INK)
     axes.set_ylim(bottom=0)
     legend_below(figure, list(axes.get_lines()))
     rows = [before[0], *trained]
