@@ -54,7 +54,7 @@ def test_a_finished_training_is_only_read(tmp_path):
 
 def test_another_training_does_not_take_over_a_folder(tmp_path):
     training(tmp_path / "a", episodes=2).run()
-    with pytest.raises(RunError, match="episodes = 2.*choose another --name"):
+    with pytest.raises(RunError, match=r"episodes = 2.*choose another --name"):
         training(tmp_path / "a", episodes=3).run()
 
 

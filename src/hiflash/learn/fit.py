@@ -30,8 +30,8 @@ EARLY_WEIGHT = 0.001  # models hardly learn at first; fitted to that too, a surr
 class RunLog:
     """One real run: the edges' labels, and in order the applied updates and the evaluations.
 
-    An update is (edge, version it started from, edge rounds), an evaluation (version, accuracy). `seed` is that
-    of the federation.
+    An update is (edge, version it started from, edge rounds), an evaluation (version, accuracy). `seed` is
+    that of the federation.
     """
 
     shares: Floats
