@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.agent import Agent, Forward
+from hiflash.core.agent import REMAINING, Agent, Forward
+from hiflash.core.observation import FEATURES
 from hiflash.core.surrogate import Surrogate
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.learn.ddqn import DdqnSettings, Learner
@@ -172,7 +173,7 @@ class Training:
 
     def _check(self, policy: str, choose: Callable[[Weights], int], episode: int) -> dict[str, Any]:
         """Return what a policy costs where it is not trained, and the thresholds that it chooses."""
-        costs, thresholds = [], []
+        costs, thresholds, running = [], [], []
         for run in range(self.settings.check_runs):
             env = self.envs[run % len(self.envs)]
             state, info = env.reset(seed=FIRST_CHECK + run)
@@ -180,14 +181,21 @@ class Training:
             while not over:
                 action = choose(state)
                 thresholds.append(action - 1)
+                running.append(np.count_nonzero(state.reshape(FEATURES, -1)[REMAINING]))
                 state, _, terminated, truncated, info = env.step(np.int64(action))
                 over = terminated or truncated
             # Whoever does not get there has not paid the whole price.
             made = max(info["progress"], 0.01) if truncated else 1.0
             costs.append(info["total_cost"] / made)
         kept = thresholds[:: -(-len(thresholds) // KEPT_THRESHOLDS)]
-        cost = float(np.mean(costs))
-        return {"policy": policy, "episode": episode, "cost": cost, "costs": costs, "thresholds": kept}
+        return {
+            "policy": policy,
+            "episode": episode,
+            "cost": float(np.mean(costs)),
+            "costs": costs,
+            "thresholds": kept,
+            "parallelism": float(np.mean(running)),
+        }
 
     def _how_to_go_on(self) -> str:
         return f"paused; give the same command again to go on with {self.folder}"

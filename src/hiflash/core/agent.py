@@ -24,7 +24,7 @@ from hiflash.errors import ConfigError, RunError
 from hiflash.messages import Weights
 from hiflash.seeding import rng
 
-__all__ = ["NETWORKS", "Agent", "AgentPolicy", "Forward", "network_shapes", "pooling"]
+__all__ = ["NETWORKS", "REMAINING", "Agent", "AgentPolicy", "Forward", "network_shapes", "pooling"]
 
 REMAINING, CHECKING_IN = 3, 4  # where T_rem and checking_in stand among an edge's features
 CROWD = 5  # sums over running edges, and their number, come in fives: about 1, like everything else
