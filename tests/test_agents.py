@@ -130,7 +130,7 @@ def test_keys_of_an_agent_are_only_for_one() -> None:
 def test_auto_is_the_agent_for_the_data_and_the_association(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    names = ["default", "default-noniid", "mnist", "mnist-noniid", "femnist", "femnist-noniid"]
+    names = ["default", "mnist", "mnist-noniid", "femnist"]
     for number, name in enumerate(names):
         save_agent(tmp_path / f"{name}.safetensors", make_agent(seed=number))
     monkeypatch.setattr(agents, "FOLDER", tmp_path)
@@ -141,11 +141,11 @@ def test_auto_is_the_agent_for_the_data_and_the_association(
         return next(name for n, name in enumerate(names) if make_agent(seed=n).digest == digest)
 
     assert found("auto", "mnist5k", "heterogeneity") == "default"
-    assert found("auto", "own", "edge-noniid") == "default-noniid"
+    assert found("auto", "own", "edge-noniid") == "mnist-noniid"
     assert found("auto", "mnist", "edge-iid") == "mnist"
     assert found("auto", "mnist", "random") == "mnist-noniid"
     assert found("auto", "femnist", "data") == "femnist"
-    assert found("auto", "femnist", "latency") == "femnist-noniid"
+    assert found("auto", "femnist", "latency") == "femnist"
     assert found("mnist", "femnist", "latency") == "mnist"
 
 
