@@ -19,7 +19,7 @@ from hiflash.core.surrogate import Surrogate
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.learn.ddqn import DdqnSettings, Learner
 from hiflash.learn.environment import DISCOUNT, StalenessEnv
-from hiflash.learn.networks import q_network
+from hiflash.learn.networks import make_agent, q_network
 from hiflash.learn.replay import Transition
 from hiflash.messages import Weights
 from hiflash.seeding import rng
@@ -214,9 +214,8 @@ class Training:
             "episodes": self.settings.episodes,
             "check_cost": min(check["cost"] for check in found),
         }
-        arrays = self.learner.spec.split(self.best)
-        edges = None if self.settings.network == "shared" else self.config.federation.edges
-        agent = Agent(self.settings.network, arrays, edges, self.threshold_max, about)
+        self.learner.load(self.best)
+        agent = make_agent(self.network, self.threshold_max, about)
         save_agent(self.folder / "agent.safetensors", agent)
         write_atomic(self.folder / "training.json", json.dumps(self.record(agent)))
         return agent

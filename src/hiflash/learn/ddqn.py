@@ -175,6 +175,10 @@ class Learner:
             self._target.values.copy_(self._model.values)
         return loss
 
+    def load(self, weights: Weights) -> None:
+        """Let the online network be this one."""
+        self._model.load(weights)
+
     def slow_down(self, lr: float) -> None:
         """Learn at another rate from now on."""
         self._adam.param_groups[0]["lr"] = lr
