@@ -93,19 +93,12 @@ class RandomThreshold(Stateful):
         return int(once(self.seed, "threshold", self.asked).integers(self.maximum + 1))
 
 
-class UnevenThreshold(Stateful):
+class UnevenThreshold(RandomThreshold):
     """Random thresholds, but some edges are refused often or always: for runs that a surrogate is fitted to.
 
     Under random thresholds every edge takes part, and nothing can be learned about what it costs if one
     does not. How often each is refused is drawn once in a run.
     """
-
-    STATE = ("asked",)
-
-    def __init__(self, maximum: int, seed: int) -> None:
-        self.maximum = maximum
-        self.seed = seed
-        self.asked = 0
 
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the next draw, or `REFUSE`."""
