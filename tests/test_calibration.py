@@ -66,7 +66,7 @@ def test_what_is_checked_fits_the_federation_or_is_as_asked() -> None:
         ({"check_policies": "fixed"}, "policies may be random, .*, got 'fixed'"),
         ({"check_policies": "fixed--1"}, "policies may be random"),
         ({"check_policies": "skip-10"}, r"cloud.skipped \(10\) must be less than federation.edges \(10\)"),
-        ({"settings": {"method": "fedavg"}}, "cloud.threshold is for asynchronous methods, and fedavg"),
+        ({"settings": {"method": "fedavg"}}, "for asynchronous methods with edges, and fedavg is none; use"),
         ({"settings": {"method": "fedasync"}}, "asynchronous methods with edges, and fedasync is none"),
         ({"settings": {"cloud.mixing": "buffer"}}, 'cloud.mixing = "buffer" makes it of several; use "inter'),
         ({"settings": {"client.batch_norm": "local"}}, 'client.batch_norm = "local" makes many'),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hiflash.cells import Cell, Watcher, listed, seed_numbers
+from hiflash.cells import Cell, Watcher, listed, policy_settings, seed_numbers
 from hiflash.config import Config
 from hiflash.core.surrogate import Surrogate
 from hiflash.errors import ConfigError
@@ -133,7 +132,7 @@ def plan(
             raise ConfigError(
                 f"{key} is not for a calibration, which has many; leave it out, or use {instead}"
             )
-    base = Config.load(None, {**given, "cloud.threshold": "random"})
+    base = Config.load(None, given)
     from hiflash.learn.standing_in import check_representable
 
     check_representable(base)
@@ -155,7 +154,7 @@ def plan(
     cells, problems = [], {}
     for use, policy, seed in wanted:
         try:
-            own = Config.load(None, {**given, **_settings(policy), "seed": seed})
+            own = Config.load(None, {**given, **policy_settings(policy), "seed": seed})
         except ConfigError as error:
             problems.update(dict.fromkeys(f"{policy}: {problem}" for problem in error.problems))
         else:
@@ -204,21 +203,6 @@ def _usual_policies(config: Config) -> Iterator[str]:
     yield from (f"fixed-{threshold}" for threshold in FIXED if threshold <= config.cloud.threshold_max)
     if config.federation.edges > 1:
         yield f"skip-{min(SKIPPED, config.federation.edges // 2)}"
-
-
-def _settings(policy: str) -> dict[str, Any]:
-    """Return the settings of a policy: random, uneven, parallel, latency, inf, fixed-K or skip-K."""
-    kind, dash, number = str(policy).partition("-")
-    if not dash and kind in ("random", "uneven", "parallel", "latency", "inf"):
-        return {"cloud.threshold": kind}
-    if kind in ("fixed", "skip") and re.fullmatch(r"[0-9]{1,6}", number):
-        if kind == "fixed":
-            return {"cloud.threshold": int(number)}
-        return {"cloud.threshold": "skip_slowest", "cloud.skipped": int(number)}
-    raise ConfigError(
-        "policies may be random, uneven, parallel, latency, inf, fixed-K and skip-K, "
-        f"got {str(policy)[:60]!r}"
-    )
 
 
 def _saved(result: Result) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from hiflash.config import Config
 from hiflash.errors import ConfigError
 
-__all__ = ["Cell", "Watcher", "listed", "seed_numbers", "split_own"]
+__all__ = ["Cell", "Watcher", "listed", "policy_settings", "seed_numbers", "split_own"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,21 @@ def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
     if not numbers or not all(isinstance(number, int) and number >= 0 for number in numbers):
         raise ConfigError(f"seeds must be a whole number >= 1 or a list of seeds, got {seeds}")
     return numbers
+
+
+def policy_settings(policy: str) -> dict[str, Any]:
+    """Return what makes a cloud follow a policy, which is named as in the error below."""
+    kind, dash, number = str(policy).partition("-")
+    if not dash and kind in ("random", "uneven", "parallel", "latency", "inf"):
+        return {"cloud.threshold": kind}
+    if kind in ("fixed", "skip") and re.fullmatch(r"[0-9]{1,6}", number):
+        if kind == "fixed":
+            return {"cloud.threshold": int(number)}
+        return {"cloud.threshold": "skip_slowest", "cloud.skipped": int(number)}
+    raise ConfigError(
+        "policies may be random, uneven, parallel, latency, inf, fixed-K and skip-K, "
+        f"got {str(policy)[:60]!r}"
+    )
 
 
 def split_own(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.agents import is_path
-from hiflash.cells import Cell, listed, seed_numbers
+from hiflash.cells import Cell, listed, policy_settings, seed_numbers
 from hiflash.config import Config
 from hiflash.errors import ConfigError
 from hiflash.settings import flatten, read_plan, read_settings
@@ -183,12 +183,7 @@ def _check_useful(config: Config) -> None:
 
 def _policy_settings(policy: str, agent: str) -> dict[str, Any]:
     """Return what makes a cloud follow a policy."""
-    kind, _, number = policy.partition("-")
-    if kind == "fixed":
-        return {"cloud.threshold": int(number)}
-    if kind == "skip":
-        return {"cloud.threshold": "skip_slowest", "cloud.skipped": int(number)}
-    return {"cloud.threshold": policy, **({"cloud.agent": agent} if policy == AGENT else {})}
+    return {"cloud.threshold": AGENT, "cloud.agent": agent} if policy == AGENT else policy_settings(policy)
 
 
 def _names(kind: str, names: Any, known: Sequence[str] | Mapping[str, Any]) -> list[str]:

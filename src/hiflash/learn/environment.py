@@ -146,8 +146,10 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         if self.surrogate is None:
             self.close()
             self._federation = build(config)
-            engine, evaluate = self._federation.engine(_quiet), self._federation.pool.evaluate  # type: ignore[union-attr]
-            assert isinstance(engine, Simulator)  # noqa: S101  # what else an asynchronous method would have
+            engine, pool = self._federation.engine(_quiet), self._federation.pool
+            if not isinstance(engine, Simulator) or pool is None:
+                raise ConfigError("staleness control needs an asynchronous method that trains")
+            evaluate = pool.evaluate
             self.simulator, self._learning = engine, None
         else:
             self.simulator, self._learning = surrogate_simulator(

@@ -26,7 +26,8 @@ class Mlp(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Return the Q-values of a batch of states."""
-        return self.head(states)  # type: ignore[no-any-return]
+        values: Tensor = self.head(states)
+        return values
 
 
 class Shared(nn.Module):
@@ -42,7 +43,8 @@ class Shared(nn.Module):
         """Return the Q-values of a batch of states."""
         edges, shares, rest = (torch.from_numpy(array) for array in pooling(states.numpy()))
         scored = torch.relu(self.phi(edges)).view(len(states), shares.shape[2], -1)
-        return self.head(torch.cat([(shares @ scored).flatten(1), rest], 1))  # type: ignore[no-any-return]
+        values: Tensor = self.head(torch.cat([(shares @ scored).flatten(1), rest], 1))
+        return values
 
 
 def q_network(network: str, edges: int, threshold_max: int, seed: int) -> nn.Module:
