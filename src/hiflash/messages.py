@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +46,7 @@ Model: TypeAlias = Any
 """Weights, or an engine's promise of them: an `Edge` hands models on and never looks inside one."""
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeCosts:
+class EdgeCosts(NamedTuple):
     """What an edge expects its next lease to take: seconds of client work, of sending, and of waiting."""
 
     compute_s: float
@@ -59,8 +58,7 @@ class EdgeCosts:
     @property
     def valid(self) -> bool:
         """Return whether every number is one that time can have."""
-        numbers = (self.compute_s, self.send_s, self.down_s, self.train_s, self.up_s)
-        return all(0 <= seconds < math.inf for seconds in numbers)
+        return min(self) >= 0 and sum(self) < math.inf
 
     @property
     def duration_s(self) -> float:

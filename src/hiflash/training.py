@@ -185,7 +185,7 @@ class Training:
                 state, _, terminated, truncated, info = env.step(np.int64(action))
                 over = terminated or truncated
             # Whoever does not get there has not paid the whole price.
-            made = max(info["progress"], 0.01) if truncated else 1.0
+            made = max(env.progress(), 0.01) if truncated else 1.0
             costs.append(info["total_cost"] / made)
         kept = thresholds[:: -(-len(thresholds) // KEPT_THRESHOLDS)]
         return {

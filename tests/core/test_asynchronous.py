@@ -3,7 +3,6 @@
 import copy
 import math
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -249,7 +248,7 @@ def test_a_refusal_without_slots_asks_the_edge_to_wait_some_time():
     cloud = make(threshold=0)
     free = EdgeCosts(compute_s=1.0, send_s=1.0, down_s=0.0, train_s=5.0, up_s=0.0)
     cloud.handle(CheckIn(0, 1, free, 0.0))
-    (refuse,) = cloud.handle(CheckIn(1, 1, replace(free, train_s=6.0), 0.0))
+    (refuse,) = cloud.handle(CheckIn(1, 1, free._replace(train_s=6.0), 0.0))
     assert refuse.reason == "waited"
     assert refuse.retry_after > 0
 

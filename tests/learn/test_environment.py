@@ -154,7 +154,7 @@ def test_the_prospect_is_what_will_have_arrived():
     learning = env._learning
     model = learning.train(info["edge"], learning.initial, rounds) * np.float32(0.7)  # staleness 0
     assert env.prospect() == pytest.approx(learning.progress(model))
-    assert env._info(slots=0, admitted=False)["progress"] == 0.0  # nothing has arrived yet
+    assert env.progress() == 0.0  # nothing has arrived yet
 
 
 def test_a_second_lease_adds_less_than_it_would_alone():

@@ -263,7 +263,7 @@ class EdgeMachine(RuleBasedStateMachine):
 
     @invariant()
     def estimates_stay_possible(self):
-        values = dataclasses.astuple(self.edge.estimates)
+        values = tuple(self.edge.estimates)
         assert all(math.isfinite(value) and value >= 0 for value in values)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from hiflash.core.state import Stateful
 from hiflash.errors import ProtocolError
@@ -37,8 +37,7 @@ Aggregate = Callable[[Sequence[ClientUpdate], int, Model], tuple[Model, Sequence
 OBSERVED = 0.2  # weight of the newest observation in the moving averages
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(NamedTuple):
     """Moving averages of what one edge round and the WAN took; at first the declared means."""
 
     compute_s: float
@@ -69,7 +68,9 @@ class Estimates:
 
     def of_cluster(self, declared: Estimates) -> Estimates:
         """Return the declared means of a new cluster; what is known of the WAN stays."""
-        return replace(self, compute_s=declared.compute_s, send_s=declared.send_s, round_s=declared.round_s)
+        return Estimates(
+            declared.compute_s, declared.send_s, declared.round_s, down_s=self.down_s, up_s=self.up_s
+        )
 
     def costs(self, rounds: int) -> EdgeCosts:
         """Return what a lease of so many edge rounds is expected to take."""

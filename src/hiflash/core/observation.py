@@ -22,17 +22,15 @@ def observe(view: CloudView, edge: int | None) -> npt.NDArray[np.float32]:
     however late it is.
     """
     units = len(view.examples)
-    # Lists first: an array takes single numbers several times as slowly.
-    compute, send, train, remaining, checking_in = ([0.0] * units for _ in range(FEATURES))
+    state = [0.0] * (FEATURES * units)  # an array takes single numbers several times as slowly
     compute_unit_s, send_unit_s = view.cost_unit_s
     time_unit_s = SLOTS * view.slot_s
-    for m, costs in view.costs.items():
-        compute[m] = costs.compute_s / compute_unit_s
-        send[m] = costs.send_s / send_unit_s
-        train[m] = costs.duration_s / time_unit_s
+    for m, (compute_s, send_s, down_s, train_s, up_s) in view.costs.items():
+        state[m] = compute_s / compute_unit_s
+        state[units + m] = send_s / send_unit_s
+        state[2 * units + m] = (down_s + train_s + up_s) / time_unit_s
     for lease in view.leases:
-        remaining[lease.edge] = max(lease.eta - view.now, view.slot_s) / time_unit_s
+        state[3 * units + lease.edge] = max(lease.eta - view.now, view.slot_s) / time_unit_s
     if edge is not None:
-        checking_in[edge] = 1.0
-    state = np.array([*compute, *send, *train, *remaining, *checking_in], np.float32)
-    return np.minimum(state, LIMIT, out=state)
+        state[4 * units + edge] = 1.0
+    return np.minimum(np.array(state, np.float32), np.float32(LIMIT))

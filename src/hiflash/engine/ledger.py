@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiflash.core.compression import Payloads
 from hiflash.core.state import Stateful
@@ -16,8 +15,7 @@ from hiflash.messages import Grant, Verdict
 __all__ = ["Ledger", "OpenLease"]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLease:
+class OpenLease(NamedTuple):
     """A lease that is not settled yet: its plan in virtual time and what was done under it."""
 
     edge: int
@@ -144,7 +142,7 @@ class Ledger(Stateful):
             self.settle(verdict.lease_id, applied=True, staleness=verdict.staleness)
         else:  # it is buffered: it runs no more, and is settled with the others
             lease = self.open[verdict.lease_id]
-            self.open[verdict.lease_id] = replace(lease, in_flight=False, staleness=verdict.staleness)
+            self.open[verdict.lease_id] = lease._replace(in_flight=False, staleness=verdict.staleness)
             self._charge(lease)
 
     def settle(self, lease_id: int, *, applied: bool, staleness: int | None = None) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,7 @@ __all__ = ["RoundTiming", "Timeline", "World"]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class RoundTiming:
+class RoundTiming(NamedTuple):
     """One edge round in virtual time: who reports by the deadline, when it ends, and what it costs.
 
     The totals are of all clients and, `reported_*`, of those that report.
@@ -99,7 +98,7 @@ class World:
         self.payloads = payloads or Payloads.of(model_bytes)
         self.seed = seed
         # Of edges whose whole cluster takes part, until it changes:
-        self._steady: dict[int, RoundTiming] = {}
+        self._steady: dict[int, tuple[int, RoundTiming]] = {}
         self._clusters_means: dict[int, tuple[Floats, npt.NDArray[np.int64]]] = {}
         self.fluctuation: Fluctuation | None = None
         if fluctuation is not None:
@@ -185,12 +184,14 @@ class World:
 
     def _round(self, edge: Edge, lease_id: int, index: int, now: float) -> RoundTiming:
         participants = edge.participants(lease_id, index)
-        steady = self.fluctuation is None and participants is edge.everyone
-        if steady and edge.edge in self._steady:  # the same clients at the same speed: the same round
-            timing = self._steady[edge.edge]
-            return replace(timing, ends_at=now + timing.ends_at)
+        everyone = participants is edge.everyone
+        # Resources are those of the second in which the round starts.
+        second = 0 if self.fluctuation is None else int(now)
+        known_second, known = self._steady.get(edge.edge, (-1, None))
+        if everyone and known is not None and known_second == second:
+            return RoundTiming(now + known[0], *known[1:])  # the same clients at the same speed
         seconds, places = self._means(edge, participants)
-        if self.fluctuation is not None:  # resources are those of the second in which the round starts
+        if self.fluctuation is not None:
             seconds = seconds / self.fluctuation.factors(now)[places]
         # Not as arrays: to take the numbers of an array one by one takes several times as long.
         both = seconds.tolist()
@@ -203,13 +204,10 @@ class World:
             reporting = tuple(compress(participants, in_time))
             reported = (math.fsum(compress(compute, in_time)), math.fsum(compress(send, in_time)))
         lasts_s = min(longest_s, edge.deadline_s)
-        if steady:
-            self._steady[edge.edge] = RoundTiming(
-                lasts_s, participants, reporting, compute, send, total_compute_s, total_send_s, *reported
-            )
-        return RoundTiming(
-            now + lasts_s, participants, reporting, compute, send, total_compute_s, total_send_s, *reported
-        )
+        rest = (participants, reporting, compute, send, total_compute_s, total_send_s, *reported)
+        if everyone:
+            self._steady[edge.edge] = (second, RoundTiming(lasts_s, *rest))
+        return RoundTiming(now + lasts_s, *rest)
 
     def _means(self, edge: Edge, participants: tuple[int, ...]) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Return what computing, then sending, take them in the mean, and the places of their factors."""

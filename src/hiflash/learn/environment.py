@@ -90,7 +90,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         # Without a seed the next federation follows from the last; a seed itself is that of the simulator.
         drawn = seed if seed is not None else int(self.np_random.integers(2**62))
         self._begin(self.config.with_settings({"seed": drawn}))
-        self._slot, self._charged, self._over = 0, 0.0, False
+        self._slot, self._charged, self._over, self._evaluated = 0, 0.0, False, 0
         self._pass_time()
         return self._state(), self._info(slots=0, admitted=False)
 
@@ -114,6 +114,12 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         info = self._info(slots=slots, admitted=admitted)
         return self._state(), reward, reached, self._over and not reached, info
 
+    def progress(self) -> float:
+        """Return how much of the way to the target the model has come; 1 if it is there."""
+        if self._learning is not None:
+            return self._learning.progress(self.simulator.weights)
+        return min(self._accuracy() / float(self.config.stop.target), 1.0)
+
     def prospect(self) -> float:
         """Return the progress that is there once everything under way has arrived.
 
@@ -122,7 +128,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         """
         learning, cloud, ledger = self._learning, self._cloud, self.simulator.ledger
         if learning is None:
-            return self._progress()
+            return self.progress()
         weights, version, held = cloud.weights, cloud.version, cloud.mixing.snapshot()
         for lease in sorted(cloud.leases.values(), key=lambda lease: _timeline(ledger, lease).arrives_at):
             staleness = version - lease.base_version
@@ -179,10 +185,9 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         """
         ledger, reward, slots, factor = self.simulator.ledger, 0.0, 0, 1.0
         self._asked: int | None = None
-        evaluated = -1
         while True:
-            if self.session.evaluated != evaluated:  # the model may have reached the target
-                evaluated = self.session.evaluated
+            if self.session.evaluated != self._evaluated:  # the model may have reached the target
+                self._evaluated = self.session.evaluated
                 self._over = self.session.over() is not None
             if self.one_decision_per_slot and slots and not self._over and self._nothing_at_the_boundary():
                 return reward, slots
@@ -217,7 +222,6 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
             "admitted": admitted,
             "edge": -1 if self._asked is None else self._asked,
             "accuracy": self._accuracy(),
-            "progress": self._progress(),
             "total_cost": self._charged,
             "communications": self.simulator.ledger.communications,
         }
@@ -225,11 +229,6 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
     def _accuracy(self) -> float:
         evaluations = self.session.evaluations
         return evaluations[-1]["accuracy"] if evaluations else 0.0
-
-    def _progress(self) -> float:
-        if self._learning is not None:
-            return self._learning.progress(self.simulator.weights)
-        return min(self._accuracy() / float(self.config.stop.target), 1.0)
 
 
 class _Told(Stateful):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
             return {"array": names[id(value)]}
         if isinstance(value, list):
             return [encode(item) for item in value]
-        if isinstance(value, tuple):
+        if type(value) is tuple:
             return {"tuple": [encode(item) for item in value]}
         if isinstance(value, set | frozenset):
             return {type(value).__name__: [encode(item) for item in sorted(value)]}
@@ -78,7 +79,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
                 promises.append(encoded)
             return {"promise": positions[id(value)]}
         if type(value).__name__ in TYPES:
-            fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+            fields = {name: encode(getattr(value, name)) for name in _fields(value)}
             return {"type": type(value).__name__, "fields": fields}
         raise TypeError(f"a checkpoint cannot hold {type(value).__name__}")
 
@@ -104,6 +105,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} is damaged ({error}); remove its folder and run again") from error
     return state
+
+
+def _fields(value: Any) -> Iterable[str]:
+    """Return the names of what a record is made from."""
+    if isinstance(value, tuple):
+        return value._fields  # type: ignore[attr-defined,no-any-return]  # a NamedTuple
+    return [field.name for field in dataclasses.fields(value) if field.init]
 
 
 def _decode(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
