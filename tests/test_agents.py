@@ -137,7 +137,7 @@ def test_auto_is_the_agent_for_the_data_and_the_association(
     assert agents.shipped() == sorted(names)
 
     def found(wanted: str, data: str, association: str) -> str:
-        digest = agents.find_agent(wanted, data, association).digest
+        digest = agents.find_agent(acting(wanted, data, association)).digest
         return next(name for n, name in enumerate(names) if make_agent(seed=n).digest == digest)
 
     assert found("auto", "mnist5k", "heterogeneity") == "default"
@@ -155,9 +155,15 @@ def test_an_agent_that_does_not_ship_is_an_error_that_lists_those_that_do(
     save_agent(tmp_path / "mnist.safetensors", make_agent())
     monkeypatch.setattr(agents, "FOLDER", tmp_path)
     with pytest.raises(ConfigError, match=r"no agent 'minst' comes with HiFlash; there are: mnist\. Give"):
-        agents.find_agent("minst", "mnist", "random")
+        agents.find_agent(acting("minst", "mnist", "random"))
     with pytest.raises(ConfigError, match=r'"auto" with data.name = cifar10 and association random'):
-        agents.find_agent("auto", "cifar10", "random")
+        agents.find_agent(acting("auto", "cifar10", "random"))
+
+
+def acting(agent: str, data: str, association: str) -> Config:
+    """Return the configuration of a run in which an agent acts."""
+    settings = {"cloud.agent": agent, "data.name": data, "federation.association": association}
+    return Config(method="hiflash", **settings)
 
 
 BRIEF = ["--federation.clients=8", "--federation.edges=4", "--stop.communications=6", "--workers=1"]
@@ -213,3 +219,27 @@ def test_a_run_in_python_takes_an_agent_by_path(agent_file: Path) -> None:
         stop={"communications": 10},
     )
     assert result.communications == 10
+
+
+def test_a_finished_run_is_not_taken_for_one_of_another_agent_in_the_same_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.safetensors"
+    save_agent(file, make_agent())
+    given = {
+        "data.name": "none",
+        "trainer": "none",
+        "federation.association": "random",
+        "federation.clients": 8,
+        "federation.edges": 4,
+        "stop.communications": 6,
+        "cloud.agent": str(file),
+    }
+
+    def compare() -> list[hiflash.Result]:
+        return hiflash.compare(methods=["hiflash"], seeds=1, directory=tmp_path / "c", **given).results
+
+    (result,) = compare()
+    assert result.agent == make_agent().digest
+    assert [again.digest for again in compare()] == [result.digest]
+    save_agent(file, make_agent(seed=1))
+    with pytest.raises(RunError, match=r"was run with another agent \(\w{12}\) than .*mine"):
+        compare()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hiflash.agents import acting_agent
 from hiflash.config import Config
 from hiflash.data import Dataset
 from hiflash.engine.session import Session
@@ -122,6 +123,8 @@ class _Run:
             checkpoint_s=config.checkpoint_s,
             pause=pause or (lambda: False),
         )
+        agent = acting_agent(config)
+        self._agent = None if agent is None else agent.digest
         self._identity = {
             "config": config.digest(),
             "data": "none" if federation.data is None else federation.data.digest(),
@@ -186,6 +189,7 @@ class _Run:
             targets=session.targets,
             targets_stable=session.targets_stable,
             wall_s=session.wall_s,
+            agent=self._agent,
             path=self.folder.path if self.folder else None,
             weights=engine.weights,
             **engine.totals(),

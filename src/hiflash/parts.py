@@ -135,7 +135,7 @@ def _agent_policy(config: Config) -> ThresholdPolicy:
     from hiflash.core.agent import AgentPolicy
 
     return AgentPolicy(
-        find_agent(config.cloud.agent, config.data.name, config.federation.association),
+        find_agent(config),
         edges=config.units,
         threshold_max=config.cloud.threshold_max,
         temperature=config.cloud.temperature,

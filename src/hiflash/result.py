@@ -71,6 +71,7 @@ class Result:
     abandoned: int
     wall_s: float
     mobility: dict[str, Any] = field(default_factory=dict)
+    agent: str | None = None
     path: Path | None = None
     weights: Weights = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
 

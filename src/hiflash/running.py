@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -12,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from hiflash.agents import acting_agent
 from hiflash.cells import Cell, Watcher
 from hiflash.config import Config
 from hiflash.errors import HiFlashError, Paused, RunError
@@ -20,7 +22,7 @@ from hiflash.parts import registered
 from hiflash.result import Result
 from hiflash.store.run_directory import RunDirectory, check_name
 
-__all__ = ["run_cells"]
+__all__ = ["read_cells", "run_cells"]
 
 
 def run_cells(
@@ -72,10 +74,33 @@ def _connected_to_ray(address: str | None, workers: int) -> Iterator[str | None]
         connection.close()
 
 
+def read_cells(cells: Sequence[Cell], folder: Path) -> list[Result]:
+    """Return the results of cells that are finished, whatever has become of their agents since."""
+    results = []
+    for cell in cells:
+        _check_settings(folder / cell.name, cell)
+        numbers = json.loads((folder / cell.name / "result.json").read_bytes())
+        results.append(Result.from_dict(numbers, path=folder / cell.name))
+    return results
+
+
 def _check_reusable(path: Path, cell: Cell) -> None:
     """Refuse a folder that holds a run of something else, and say what is different."""
     if not (path / "config.toml").is_file():
         return
+    _check_settings(path, cell)
+    agent, file = acting_agent(cell.config), path / "result.json"
+    if agent is None or not file.is_file():  # a run that is not finished finds out when it goes on
+        return
+    was = json.loads(file.read_bytes()).get("agent")
+    if was not in (None, agent.digest):
+        raise RunError(
+            f"{path} was run with another agent ({was[:12]}) than {cell.config.cloud.agent} is now "
+            f"({agent.digest[:12]}); choose another --name or remove it"
+        )
+
+
+def _check_settings(path: Path, cell: Cell) -> None:
     there = Config.load(path / "config.toml")
     if there.digest() == cell.config.digest():
         return

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from hiflash.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hiflash.config import Config
     from hiflash.core.agent import Agent
 
-__all__ = ["FOLDER", "find_agent", "is_path", "shipped", "shipped_name"]
+__all__ = ["FOLDER", "acting_agent", "find_agent", "is_path", "shipped", "shipped_name"]
 
 FOLDER = Path(__file__).parent
 UNLIKE = ("random", "latency", "edge-noniid")  # associations that leave edges with different classes
@@ -38,10 +39,16 @@ def shipped_name(data: str, association: str) -> str:
     return "mnist" if data == "mnist" else "default"
 
 
-def find_agent(wanted: str, data: str, association: str) -> Agent:
+def acting_agent(config: Config) -> Agent | None:
+    """Return the agent that chooses the thresholds of such a run, None if something else does."""
+    return find_agent(config) if config.cloud.threshold == "agent" else None
+
+
+def find_agent(config: Config) -> Agent:
     """Return the agent that `cloud.agent` names; `auto` is the one for the data and the association."""
     from hiflash.store.agent_file import load_agent
 
+    wanted, data, association = config.cloud.agent, config.data.name, config.federation.association
     if is_path(wanted):
         return load_agent(Path(wanted).expanduser())
     name = shipped_name(data, association) if wanted == "auto" else wanted

@@ -14,7 +14,6 @@ from hiflash.errors import DataError, Paused, RunError
 if TYPE_CHECKING:
     from hiflash.cells import Cell
     from hiflash.evaluation import Evaluation, Plan
-    from hiflash.evaluation.agents import Agents
     from hiflash.result import Result
 
 __all__ = ["add"]
@@ -48,7 +47,8 @@ def add(commands: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from hiflash.evaluation import plan, record_agents, recorded_agents
+    from hiflash.evaluation import plan
+    from hiflash.running import read_cells
 
     wanted = plan(
         options.config,
@@ -63,15 +63,19 @@ def _evaluate(options: argparse.Namespace) -> int:
         choice_seeds=None if options.choice_seeds is None else _list_of_seeds(options.choice_seeds),
     )
     folder = Path(options.runs) / (options.name or f"evaluate-{wanted.cells[0].config.data.name}")
-    cells = [cell for cell in wanted.cells if (folder / cell.name / "result.json").is_file()]
-    if options.finished and not cells:
-        raise RunError(f"{folder} has no finished run of this evaluation; leave out --finished to make them")
-    agents = recorded_agents(folder)
-    if not options.finished:
-        _check_data(wanted.cells[0])
-        agents = record_agents(wanted, folder)
+    if options.finished:
+        cells = [cell for cell in wanted.cells if (folder / cell.name / "result.json").is_file()]
+        if not cells:
+            raise RunError(
+                f"{folder} has no finished run of this evaluation; leave out --finished to make them"
+            )
+        results = read_cells(cells, folder)
+    else:
         cells = wanted.cells
-    evaluation = _measured(wanted, cells, run_with_view(cells, folder, options), agents)
+        _check_data(cells[0])
+        _check_agents(cells)
+        results = run_with_view(cells, folder, options)
+    evaluation = _measured(wanted, cells, results)
     paths = evaluation.save(folder)
     if options.json:
         print(json.dumps(evaluation.to_json()))
@@ -111,7 +115,16 @@ def _check_data(cell: Cell) -> None:
         raise DataError(f"{error}\nOr use --data.name mnist5k, which comes with the package.") from None
 
 
-def _measured(plan: Plan, cells: list[Cell], results: list[Result], agents: Agents) -> Evaluation:
+def _check_agents(cells: list[Cell]) -> None:
+    """Say before anything runs that an agent is missing, or is for another number of edges."""
+    from hiflash.parts import threshold_policy
+
+    first = {cell.config.cloud.agent: cell for cell in cells if cell.config.cloud.threshold == "agent"}
+    for cell in first.values():
+        threshold_policy(cell.config)
+
+
+def _measured(plan: Plan, cells: list[Cell], results: list[Result]) -> Evaluation:
     """Return the evaluation; measuring what each edge got takes about half a second for every run, once."""
     from rich.console import Console
     from rich.progress import Progress
@@ -127,4 +140,4 @@ def _measured(plan: Plan, cells: list[Cell], results: list[Result], agents: Agen
             if paused():
                 raise Paused(None, "paused; give the same command again to go on")
 
-        return Evaluation.of(plan, cells, results, agents, progress)
+        return Evaluation.of(plan, cells, results, progress)

@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 
 from hiflash.cells import Cell
-from hiflash.evaluation.agents import Agents, record_agents, recorded_agents
 from hiflash.evaluation.edges import measure_edges
-from hiflash.evaluation.plan import Plan, plan
+from hiflash.evaluation.plan import AGENT, Plan, plan
 from hiflash.evaluation.summary import judge, table
 from hiflash.result import Result
 
-__all__ = ["Evaluation", "Plan", "plan", "record_agents", "recorded_agents"]
+__all__ = ["Evaluation", "Plan", "plan"]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The runs of an evaluation that are finished, what each did for its edges, and the agents in them."""
+    """The runs of an evaluation that are finished, and what each did for its edges."""
 
     plan: Plan
     cells: list[Cell]
     results: list[Result]
     edges: list[dict[str, Any]]
-    agents: Agents
 
     @classmethod
     def of(
@@ -35,11 +33,10 @@ class Evaluation:
         plan: Plan,
         cells: Sequence[Cell],
         results: Sequence[Result],
-        agents: Agents,
         progress: Callable[[int], None] | None = None,
     ) -> Evaluation:
         """Return the evaluation of finished cells, with what their edges got."""
-        return cls(plan, list(cells), list(results), measure_edges(cells, results, progress), agents)
+        return cls(plan, list(cells), list(results), measure_edges(cells, results, progress))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per cell: its tags, every measure, and the shares of its edges, the fastest first."""
@@ -69,11 +66,19 @@ class Evaluation:
             "comparisons": comparisons,
             "seeds": self.plan.seeds,
             "choice_seeds": self.plan.choice_seeds,
-            "agents": self.agents,
+            "agents": self._agents(),
             "data": config.data.name,
             "partition": config.data.partition,
             "target": config.stop.target,
             "missing": len(self.plan.cells) - len(self.cells),
+        }
+
+    def _agents(self) -> dict[str, dict[str, str | None]]:
+        """Return the name or file of the agent, and its digest, by condition."""
+        return {
+            cell.tags["condition"]: {"agent": cell.config.cloud.agent, "digest": result.agent}
+            for cell, result in zip(self.cells, self.results, strict=True)
+            if cell.tags["policy"] == AGENT
         }
 
     def save(self, directory: Path) -> list[Path]:
