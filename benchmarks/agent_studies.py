@@ -2,7 +2,8 @@
 
 `edges`: one agent, trained with 10 edges, in federations with 5, 10 and 20. `slow_edge`: how often edges are
 refused if one takes ten times as long. `sigma`: agents trained for costly resources and for costly time. A
-surrogate stands in for training, except for `edges --real`.
+surrogate stands in for training; `hiflash evaluate-agent` with `--federation.edges` or
+`--resources.slow_edge` does the first two for real.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.config import Config
-from hiflash.experiment import run
 from hiflash.federation import outline
 from hiflash.learn.environment import StalenessEnv
 from hiflash.learn.rehearsal import rehearse
@@ -32,12 +32,12 @@ POLICIES: dict[str, dict[str, Any]] = {
 SIGMAS = {"resources x 4": 4.0, "balanced": 1.0, "time x 4": 0.25}
 
 
-def edges(data: str, seeds: int, *, real: bool) -> dict[str, Any]:
+def edges(data: str, seeds: int) -> dict[str, Any]:
     """Return the mean total cost of every policy with 5, 10 and 20 edges of ten clients each."""
     found: dict[str, Any] = {}
     for count in (5, 10, 20):
         size = {"federation.edges": count, "federation.clients": 10 * count}
-        costs = {name: _costs(data, {**size, **policy}, seeds, real) for name, policy in POLICIES.items()}
+        costs = {name: _costs(data, {**size, **policy}, seeds) for name, policy in POLICIES.items()}
         found[str(count)] = {name: statistics.mean(values) for name, values in costs.items()}
     return found
 
@@ -88,12 +88,11 @@ def main() -> None:
     parser.add_argument("study", choices=("edges", "slow_edge", "sigma"))
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--episodes", type=int, default=60)
-    parser.add_argument("--real", action="store_true", help="edges: train")
+    parser.add_argument("--episodes", type=int, default=150)
     parser.add_argument("--folder", type=Path, default=Path("runs/sigma"))
     options = parser.parse_args()
     if options.study == "edges":
-        found: Any = edges(options.data, options.seeds, real=options.real)
+        found: Any = edges(options.data, options.seeds)
     elif options.study == "slow_edge":
         found = slow_edge(options.data, options.seeds)
     else:
@@ -112,10 +111,8 @@ def _told(row: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _costs(data: str, settings: dict[str, Any], seeds: int, real: bool) -> list[float]:
+def _costs(data: str, settings: dict[str, Any], seeds: int) -> list[float]:
     base = Config(method="hiflash", **{"data.name": data, "stop.communications": 2000, **settings})
-    if real:
-        return [run(base.with_settings({"seed": seed})).total_cost for seed in range(seeds)]
     surrogate, (dataset, spec) = load_surrogate("auto", base), outline(base)
     return [
         rehearse(base.with_settings({"seed": seed}), dataset, spec, surrogate, number).total_cost
