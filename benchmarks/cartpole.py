@@ -58,12 +58,12 @@ class Best:
 class CartPole:
     """A learner that trains on CartPole-v1; its evaluations play episodes that training never sees."""
 
-    def __init__(self, seed: int, settings: DdqnSettings = SETTINGS) -> None:
+    def __init__(self, seed: int) -> None:
         import gymnasium
 
         self.env = gymnasium.make("CartPole-v1")
         self.seed = seed
-        self.learner = Learner(Mlp((4, *HIDDEN, 2), seed), 4, settings, seed)
+        self.learner = Learner(Mlp((4, *HIDDEN, 2), seed), 4, SETTINGS, seed)
         self.steps = self.evaluated = 0
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.best = Best(-1.0, self.learner.weights())
