@@ -103,9 +103,10 @@ def main() -> None:
 
 def _told(row: dict[str, Any]) -> dict[str, float]:
     thresholds = row["thresholds"]
+    granted = [threshold for threshold in thresholds if threshold >= 0]
     return {
-        "mean_threshold": statistics.mean(thresholds),
-        "refused": sum(threshold < 0 for threshold in thresholds) / len(thresholds),
+        "mean_granted_threshold": statistics.mean(granted),
+        "refused": 1 - len(granted) / len(thresholds),
         "parallelism": row["parallelism"],
         "cost": row["cost"],
     }

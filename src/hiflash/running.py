@@ -92,8 +92,8 @@ def _check_reusable(path: Path, cell: Cell) -> None:
     agent, file = acting_agent(cell.config), path / "result.json"
     if agent is None or not file.is_file():  # a run that is not finished finds out when it goes on
         return
-    was = json.loads(file.read_bytes()).get("agent")
-    if was not in (None, agent.digest):
+    was = json.loads(file.read_bytes()).get("agent") or "unknown"
+    if was != agent.digest:
         raise RunError(
             f"{path} was run with another agent ({was[:12]}) than {cell.config.cloud.agent} is now "
             f"({agent.digest[:12]}); choose another --name or remove it"

@@ -173,7 +173,7 @@ class Training:
 
     def _check(self, policy: str, choose: Callable[[Weights], int], episode: int) -> dict[str, Any]:
         """Return what a policy costs where it is not trained, and the thresholds that it chooses."""
-        costs, thresholds, running = [], [], []
+        costs, thresholds, running, reached = [], [], [], 0
         for run in range(self.settings.check_runs):
             env = self.envs[run % len(self.envs)]
             state, info = env.reset(seed=FIRST_CHECK + run)
@@ -187,12 +187,14 @@ class Training:
             # Whoever does not get there has not paid the whole price.
             made = max(env.progress(), 0.01) if truncated else 1.0
             costs.append(info["total_cost"] / made)
+            reached += terminated
         kept = thresholds[:: -(-len(thresholds) // KEPT_THRESHOLDS)]
         return {
             "policy": policy,
             "episode": episode,
             "cost": float(np.mean(costs)),
             "costs": costs,
+            "reached": reached,
             "thresholds": kept,
             "parallelism": float(np.mean(running)),
         }

@@ -94,9 +94,11 @@ def test_the_bars_of_static_resources() -> None:
     assert bars(judge([*rivals, *rows("agent", [70, 80, 90])], chosen)) == ["met", "met", "met"]
     # 85, 95, 105 is 13.6 % below random and 5 above fixed-2 in every seed: beyond noise
     assert bars(judge([*rivals, *rows("agent", [85, 95, 105])], chosen)) == ["missed", "missed", "met"]
-    # 60, 95, 120 is worse on average than fixed-2 (91.7 against 90), but within noise
+    # -1, 1, 1 above fixed-2: 1/3 + 4.303 * sqrt(4 / 3) / sqrt(3) = 3.2 at most, 3.6 % of 90: within noise
+    assert bars(judge([*rivals, *rows("agent", [79, 91, 101])], chosen))[1] == "met"
+    # 60, 95, 120 is worse on average than fixed-2 (91.7 against 90), and three seeds allow for far more
     judged = judge([*rivals, *rows("agent", [60, 95, 120], worst_edge_accuracy=0.76)], chosen)
-    assert bars(judged) == ["missed", "met", "missed"]  # 0.76 is 4 points below 0.8
+    assert bars(judged) == ["missed", "not shown", "missed"]  # 0.76 is 4 points below 0.8
     assert judged["bars"][2]["said"] == "-4.0 points [-4.0, -4.0] against fixed-2"
 
 

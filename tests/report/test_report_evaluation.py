@@ -102,7 +102,7 @@ def test_figures_are_saved_for_every_condition(told: dict[str, Any], tmp_path: P
 
 
 def test_thresholds_over_episodes_and_under_other_weights_are_drawn(tmp_path: Path) -> None:
-    episodes = [{"episode": 0, "thresholds": [-1, 0, 8, 16]}, {"episode": 150, "thresholds": []}]
+    episodes = [{"episode": 0, "thresholds": [-1, 0, 8, 16]}, {"episode": 150, "thresholds": [-1]}]
     sigma = [
         {"sigma": [5, 5], "label": "resource-heavy", "thresholds": [0, 1], "parallelism": 1.5},
         {"sigma": [0.2, 0.2], "label": "time-heavy", "thresholds": [4, 9], "parallelism": 6.0},

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hiflash.cells import Cell
+from hiflash.errors import RunError
 from hiflash.evaluation.edges import measure_edges
 from hiflash.evaluation.plan import AGENT, Plan, plan
 from hiflash.evaluation.summary import judge, table
@@ -73,13 +74,19 @@ class Evaluation:
             "missing": len(self.plan.cells) - len(self.cells),
         }
 
-    def _agents(self) -> dict[str, dict[str, str | None]]:
-        """Return the name or file of the agent, and its digest, by condition."""
-        return {
-            cell.tags["condition"]: {"agent": cell.config.cloud.agent, "digest": result.agent}
-            for cell, result in zip(self.cells, self.results, strict=True)
-            if cell.tags["policy"] == AGENT
-        }
+    def _agents(self) -> dict[str, dict[str, str]]:
+        """Return the name or file of the agent, and its digest, by condition; each has one."""
+        agents: dict[str, dict[str, str]] = {}
+        for cell, result in zip(self.cells, self.results, strict=True):
+            if cell.tags["policy"] != AGENT:
+                continue
+            acted = {"agent": cell.config.cloud.agent, "digest": result.agent or "unknown"}
+            if agents.setdefault(cell.tags["condition"], acted) != acted:
+                raise RunError(
+                    f"{cell.name} was run with another agent ({acted['digest'][:12]}) than other seeds; "
+                    "remove it and run it again"
+                )
+        return agents
 
     def save(self, directory: Path) -> list[Path]:
         """Write rows, tables and figures, and return the paths."""

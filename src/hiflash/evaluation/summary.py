@@ -25,6 +25,7 @@ PER_EDGE = ("applied_share", "refused_rate", "waited_rate")
 CONFIDENCE = 0.95
 BELOW_RANDOM = 25.0  # percent
 WORST_EDGE = 0.03  # of accuracy
+NOISE = 5.0  # percent: what "no worse within noise" must rule out
 
 Row = Mapping[str, Any]
 """What is known of one cell: tags, seed, every measure, whether it reached the target, shares of edges."""
@@ -165,7 +166,8 @@ def _fixed_bar(difference: Row, ours: Sequence[Row], best: str) -> dict[str, Any
     low, high = _interval(difference)
     said = f"{_cost(difference)} against {best}"
     if ours[0]["dynamics"] == "static":
-        outcome = "missed" if low > 0 else "met"
+        worst = difference["percent"] if difference["percent_high"] is None else difference["percent_high"]
+        outcome = "missed" if low > 0 else "met" if worst < NOISE else "not shown"
         return _bar("no worse than the best fixed threshold within noise", outcome, said, ours)
     outcome = "met" if high < 0 else "not shown" if difference["mean"] < 0 else "missed"
     return _bar("better than the best fixed threshold", outcome, said, ours)

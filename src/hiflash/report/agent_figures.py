@@ -4,60 +4,60 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from hiflash.report.canvas import FONT, INK, MUTED, new_figure, save, style
+from hiflash.core.staleness import REFUSE
+from hiflash.report.canvas import FONT, INK, new_figure, save, style
 
 __all__ = ["draw_sigma", "draw_threshold_boxes"]
 
 _BOX, _LINE, _BAR = "#88AACC", "#882255", "#CCBB44"
-_REFUSED = -1
 
 
 def draw_threshold_boxes(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
-    """Save box plots of the thresholds of each row's `episode` and return the paths; -1 is a refusal."""
+    """Save box plots of what each row's `episode` granted, and how often it refused; return the paths."""
     figure = new_figure(
-        max(6.2, 1.6 + 0.62 * len(rows)), 3.8, "Thresholds that the agent chooses while it learns"
+        max(6.2, 1.6 + 0.62 * len(rows)),
+        4.8,
+        "What the agent grants and refuses while it learns",
     )
-    axes = figure.subplots()
-    style(axes, "Training episode")
-    _draw_boxes(axes, [row["thresholds"] for row in rows])
-    axes.set_xticks(range(len(rows)), [str(row["episode"]) for row in rows])
+    boxes, bars = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    style(boxes, "")
+    _draw_boxes(boxes, rows)
+    style(bars, "Training episode")
+    _draw_refusals(bars, rows)
+    bars.set_xticks(range(len(rows)), [str(row["episode"]) for row in rows])
     _legend(figure)
     return save(figure, stem)
 
 
 def draw_sigma(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
-    """Save thresholds, and how many edges run at once, under each row's `sigma`, and return the paths."""
-    figure = new_figure(max(8.0, 2.4 + 2.2 * len(rows)), 3.9, "Thresholds under other weights of the cost")
-    boxes, bars = figure.subplots(1, 2, width_ratios=(4, 3))
-    names = [f"{row['label']}\n({row['sigma'][0]:g}, {row['sigma'][1]:g})" for row in rows]
-    style(boxes, "Weights (σ1 computing, σ2 sending; time has 1)")
-    _draw_boxes(boxes, [row["thresholds"] for row in rows])
-    style(bars, "Weights (σ1, σ2)")
-    for place, row in enumerate(rows):
-        bars.bar(place, row["parallelism"], width=0.55, color=_BAR)
-        bars.annotate(
-            f"{row['parallelism']:.1f}", (place, row["parallelism"]), xytext=(0, 3),
-            textcoords="offset points", ha="center", fontsize=FONT - 1, color=INK,
-        )  # fmt: skip
+    """Save thresholds, refusals and how many edges run at once under each row's `sigma`; return the paths."""
+    figure = new_figure(max(9.0, 2.4 + 2.8 * len(rows)), 3.9, "Agents for other weights of the cost")
+    boxes, refusals, bars = figure.subplots(1, 3)
+    _draw_boxes(boxes, rows)
+    _draw_refusals(refusals, rows)
+    _draw_bars(bars, [row["parallelism"] for row in rows], "{:.1f}")
     bars.set_ylabel("Edges at work, on average", fontsize=FONT, color=INK)
-    bars.margins(y=0.15)
-    bars.set_ylim(bottom=0)
-    bars.grid(visible=False, axis="x")
-    for axes in (boxes, bars):
-        axes.set_xticks(range(len(rows)), names)
+    for axes in (boxes, refusals, bars):
+        style(axes, "Weights (σ1 computing, σ2 sending)")
+        axes.grid(visible=False, axis="x")
+        axes.set_xticks(
+            range(len(rows)), [f"{row['label']}\n({row['sigma'][0]:g}, {row['sigma'][1]:g})" for row in rows]
+        )
     _legend(figure)
     return save(figure, stem)
 
 
-def _draw_boxes(axes: Axes, samples: Sequence[Sequence[float]]) -> None:
-    """Draw a box from the first to the third quartile per sample, its median, and its mean as a dot."""
-    full = [(place, sample) for place, sample in enumerate(samples) if len(sample)]
+def _draw_boxes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw a box from the first to the third quartile of what was granted, its median, and its mean."""
+    granted = [[threshold for threshold in row["thresholds"] if threshold != REFUSE] for row in rows]
+    full = [(place, sample) for place, sample in enumerate(granted) if sample]
     axes.boxplot(
         [sample for _, sample in full],
         positions=[place for place, _ in full],
@@ -72,15 +72,28 @@ def _draw_boxes(axes: Axes, samples: Sequence[Sequence[float]]) -> None:
         whiskerprops={"color": INK, "linewidth": 0.8},
         capprops={"color": INK, "linewidth": 0.8},
     )
-    if any(_REFUSED in sample for sample in samples):
-        axes.axhline(_REFUSED + 0.5, color=MUTED, linestyle=":", linewidth=1)
     axes.set_ylabel("Threshold", fontsize=FONT, color=INK)
+    axes.set_ylim(bottom=-0.5)
     axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: "refuse" if value == _REFUSED else f"{value:g}")
-    )
-    if axes.get_ylim()[0] < 0:
-        axes.set_yticks([_REFUSED, *(tick for tick in axes.get_yticks() if 0 <= tick <= axes.get_ylim()[1])])
+    axes.grid(visible=False, axis="x")
+
+
+def _draw_refusals(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    refused = [100 * np.mean([threshold == REFUSE for threshold in row["thresholds"]]) for row in rows]
+    _draw_bars(axes, refused, "{:.0f} %")
+    axes.set_ylabel("Refused", fontsize=FONT, color=INK)
+    axes.yaxis.set_major_formatter(PercentFormatter(decimals=0))
+
+
+def _draw_bars(axes: Axes, heights: Sequence[float], form: str) -> None:
+    axes.bar(range(len(heights)), heights, width=0.55, color=_BAR)
+    for place, height in enumerate(heights):
+        axes.annotate(
+            form.format(height), (place, height), xytext=(0, 3), textcoords="offset points", ha="center",
+            fontsize=FONT - 1, color=INK,
+        )  # fmt: skip
+    axes.margins(y=0.18)
+    axes.set_ylim(bottom=0)
     axes.grid(visible=False, axis="x")
 
 

@@ -80,12 +80,15 @@ def training_table(record: Mapping[str, Any]) -> Table:
         table.add_column(column, justify="left" if column == "policy" else "right")
     before = [check for check in record["checks"] if not check["episode"]]
     after = min((check for check in record["checks"] if check["episode"]), key=lambda check: check["cost"])
-    for check in (*before, after):
+    shown = (*before, after)
+    if any(_cut_short(check) for check in shown):
+        table.caption = "* with runs cut short: these count with their cost divided by their progress"
+    for check in shown:
         granted = sorted(threshold for threshold in check["thresholds"] if threshold >= 0)
         refused = 1 - len(granted) / len(check["thresholds"])
         table.add_row(
             check["policy"],
-            f"{check['cost']:,.0f}",
+            f"{check['cost']:,.0f}" + ("*" if _cut_short(check) else ""),
             f"{check['cost'] / before[0]['cost']:.2f}",
             f"{refused:.0%}",
             str(granted[len(granted) // 2]) if granted else "-",
@@ -103,6 +106,10 @@ def draw_training(record: Mapping[str, Any], folder: Path) -> list[Path]:
         rows = [row for row in record["episodes"] if row["dynamics"] == dynamics]
         places, costs = [row["episode"] for row in rows], [row["cost"] for row in rows]
         axes.plot(places, costs, ".", color=color, alpha=0.45, markersize=4, label=f"{dynamics} run")
+    cut = [row for row in record["episodes"] if not row["reached"]]
+    if cut:
+        places, costs = [row["episode"] for row in cut], [row["cost"] for row in cut]
+        axes.plot(places, costs, "x", color=INK, markersize=4, label="run cut short")
     trained = [check for check in record["checks"] if check["episode"]]
     axes.plot(
         [check["episode"] for check in trained],
@@ -123,6 +130,10 @@ def draw_training(record: Mapping[str, Any], folder: Path) -> list[Path]:
     legend_below(figure, list(axes.get_lines()))
     rows = [before[0], *trained]
     return [*save(figure, folder / "training"), *draw_threshold_boxes(rows, folder / "thresholds")]
+
+
+def _cut_short(check: Mapping[str, Any]) -> bool:
+    return bool(check["reached"] < len(check["costs"]))
 
 
 def _median(counts: Mapping[int, int]) -> int:
