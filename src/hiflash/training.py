@@ -54,7 +54,7 @@ class TrainingSettings:
     discount: float = DISCOUNT
     max_slots: int = 6_000
     check_every: int = 10
-    check_runs: int = 12
+    check_runs: int = 6
 
     def ddqn(self) -> DdqnSettings:
         """Return how the learner learns."""
