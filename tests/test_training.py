@@ -5,10 +5,12 @@ import json
 import pytest
 
 import hiflash
+from hiflash.calibration import plan
 from hiflash.cli import main
 from hiflash.config import Config
 from hiflash.core.surrogate import Surrogate
 from hiflash.errors import ConfigError, Paused, RunError
+from hiflash.learn.environment import StalenessEnv
 from hiflash.store.agent_file import load_agent
 from hiflash.store.surrogate_file import save_surrogate
 from hiflash.training import Training, TrainingSettings
@@ -97,6 +99,28 @@ def test_the_command_trains_and_says_where_things_are(tmp_path, capsys, monkeypa
     assert main([*command, "--json"]) == 0  # again: only read
     record = json.loads(capsys.readouterr().out)
     assert len(record["episodes"]) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ['method = "hifl"\n', '[federation]\nassociation = "random"\n', "[stop]\ntarget = 0.8\n"]
+)
+def test_a_file_is_the_same_federation_for_calibrating_training_and_the_environment(
+    text, tmp_path, monkeypatch
+):
+    file = tmp_path / "my.toml"
+    file.write_text(text)
+    seen = []
+
+    def note(config, *_):
+        seen.append(config)
+        raise RunError("enough")
+
+    monkeypatch.setattr("hiflash.training.Training", note)
+    assert main(["train-agent", str(file), "--runs", str(tmp_path), "--client.lr", "0.05"]) == 2
+    wanted = plan(file, settings={"client.lr": 0.05}, fit_seeds=[0])[0].config
+    assert seen[0].with_settings({"cloud.threshold": "random"}) == wanted
+    own = StalenessEnv(file, surrogate=QUICK).config
+    assert own == wanted.with_settings({"client.lr": Config().client.lr})
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from hiflash.engine.world import Timeline
 from hiflash.errors import ConfigError
 from hiflash.federation import Federation, build, outline
 from hiflash.learn.standing_in import surrogate_simulator
+from hiflash.settings import hiflash_settings
 from hiflash.store.surrogate_file import load_surrogate
 
 __all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv"]
@@ -249,9 +250,8 @@ def _timeline(ledger: Ledger, lease: Lease) -> Timeline:
 def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) -> Config:
     """Return a configuration whose thresholds are somebody else's business, if it has any."""
     if not isinstance(config, Config):
-        settings = dict(config) if isinstance(config, Mapping) else {}
-        path = None if isinstance(config, Mapping) else config
-        config = Config.load(path, {"method": "hiflash", **settings} if path is None else settings)
+        path, settings = (None, config) if isinstance(config, Mapping) else (config, None)
+        config = Config.load(None, hiflash_settings(path, settings))
     if config.cloud.schedule != "async" or config.federation.flat:
         raise ConfigError(
             f"staleness control is for asynchronous methods with edges, and {config.method} is none; "
