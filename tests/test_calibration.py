@@ -71,6 +71,7 @@ def test_what_is_checked_fits_the_federation_or_is_as_asked() -> None:
         ({"settings": {"cloud.mixing": "buffer"}}, 'cloud.mixing = "buffer" makes it of several; use "inter'),
         ({"settings": {"client.batch_norm": "local"}}, 'client.batch_norm = "local" makes many'),
         ({"settings": {"stop.target": "none"}}, "a surrogate is for runs with a target; set stop.target"),
+        ({"settings": {"stop.target": 1.0}}, "a surrogate never gets everything right; set stop.target"),
         ({"settings": {"mobility.absent": 0.1}}, "leave out mobility"),
         ({"settings": {"attack.kind": "noise"}}, "leave out attack"),
         ({"settings": {"edge.aggregate": "median"}}, "leave out edge.aggregate"),
