@@ -60,6 +60,37 @@ def test_another_training_does_not_take_over_a_folder(tmp_path):
         training(tmp_path / "a", episodes=3).run()
 
 
+@pytest.mark.parametrize("file", ["config.toml", "notes.txt"])
+def test_a_folder_of_something_else_is_left_alone(file, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / file).write_text("mine")
+    with pytest.raises(RunError, match=rf"a holds something else than a training \({file}\); choose another"):
+        training(tmp_path / "a").run()
+    assert [path.name for path in (tmp_path / "a").iterdir()] == [file]
+    assert (tmp_path / "a" / file).read_text() == "mine"
+
+
+def test_two_trainings_cannot_use_one_folder_at_once(tmp_path):
+    refused = []
+
+    def meanwhile(row):
+        with pytest.raises(RunError, match="in use by another process; wait for it or stop it"):
+            training(tmp_path / "a").run()
+        refused.append(row["episode"])
+
+    training(tmp_path / "a", episodes=1).run(meanwhile)
+    assert refused == [1]
+    assert training(tmp_path / "a", episodes=1).run()  # the folder is free again
+
+
+def test_a_training_that_fails_at_once_leaves_nothing(tmp_path):
+    chosen = TrainingSettings(episodes=1, check_runs=1)
+    low = Config(**{**SMALL, "stop.target": 0.1})
+    with pytest.raises(ConfigError, match="leaves nothing to learn"):
+        Training(low, QUICK, chosen, tmp_path / "a").run()
+    assert not (tmp_path / "a").exists()
+
+
 def test_the_papers_network_is_tied_to_its_edges(tmp_path):
     agent = training(tmp_path / "a", episodes=1, network="paper").run()
     save = str(tmp_path / "a" / "agent.safetensors")

@@ -26,9 +26,11 @@ from hiflash.seeding import rng
 from hiflash.store.agent_file import save_agent
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.store.files import write_atomic
+from hiflash.store.run_directory import claimed
 
 __all__ = ["DYNAMICS", "Training", "TrainingSettings"]
 
+STATE = "training.safetensors"
 DYNAMICS = {"static": ("off",), "fluctuating": ("on",), "both": ("off", "on")}
 FIRST_EPISODE = 10_000  # seeds of training; evaluations use others
 FIRST_CHECK = 9_000
@@ -117,10 +119,17 @@ class Training:
         pause: Callable[[], bool] = lambda: False,
     ) -> Agent:
         """Train, save and return the agent that did best in the checks."""
-        self._load()
-        if not self.checks:
-            for policy, choose in _usual(self.threshold_max, self.config.seed).items():
+        self._refuse_others()
+        with claimed(self.folder):
+            self._load()
+            return self._train(progress, pause)
+
+    def _train(self, progress: Callable[[dict[str, Any]], None], pause: Callable[[], bool]) -> Agent:
+        checked = [check["policy"] for check in self.checks]
+        for policy, choose in _usual(self.threshold_max, self.config.seed).items():
+            if policy not in checked:
                 self.checks.append(self._check(policy, choose, 0))
+                self._save()
         while len(self.episodes) < self.settings.episodes:
             self.episodes.append(self._episode(len(self.episodes), pause))
             done = len(self.episodes)
@@ -235,13 +244,20 @@ class Training:
         for env in self.envs:
             env.close()
 
+    def _refuse_others(self) -> None:
+        """Leave alone what is no training; what is hidden are locks, and leftovers of one that was killed."""
+        if self.folder.is_dir() and not (self.folder / STATE).exists():
+            others = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("."))
+            if others:
+                raise RunError(
+                    f"{self.folder} holds something else than a training ({others[0]}); "
+                    "choose another --name or remove it"
+                )
+
     def _load(self) -> None:
-        path = self.folder / "training.safetensors"
-        if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.folder / "config.toml", self.config.to_toml())
+        if not (self.folder / STATE).exists():
             return
-        state = load_checkpoint(path)
+        state = load_checkpoint(self.folder / STATE)
         for name, value in self._identity.items():
             if state["identity"].get(name) != value:
                 raise RunError(
@@ -253,7 +269,7 @@ class Training:
 
     def _save(self) -> None:
         save_checkpoint(
-            self.folder / "training.safetensors",
+            self.folder / STATE,
             {
                 "identity": self._identity,
                 "learner": self.learner.snapshot(),
@@ -262,6 +278,7 @@ class Training:
                 "best": self.best,
             },
         )
+        write_atomic(self.folder / "config.toml", self.config.to_toml())
 
     def _surrogate_id(self) -> str:
         surrogate = self.envs[0].surrogate
