@@ -161,6 +161,24 @@ def test_a_damaged_log_is_refused(
             read_log(tmp_path, data, spec)
 
 
+def test_the_command_can_be_interrupted_while_it_checks(
+    calibrated: tuple[Path, hiflash.Calibration, dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, calibration, _ = calibrated
+    monkeypatch.setattr("hiflash.learn.fit.fit_surrogate", lambda logs: calibration.surrogate)
+    rehearsed: list[int] = []
+    monkeypatch.setattr("hiflash.learn.rehearsal.rehearse", lambda *_: rehearsed.append(1))
+    monkeypatch.setattr("hiflash.cli.calibrate.pause_on_signal", lambda: lambda: len(rehearsed) == 8)
+    words = ["calibrate", "--runs", str(folder.parent), "--name", "small", "--fit-seeds", "5,6"]
+    words += ["--check-seeds", "1,2", "--check-policies", "random,fixed-0"]
+    words += [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
+    assert main(words) == 130
+    assert len(rehearsed) == 8  # of the first of four runs
+    assert f"paused; give the same command again to go on with {folder}" in capsys.readouterr().err
+
+
 def test_the_command_prints_one_object_and_goes_on_with_what_is_there(
     calibrated: tuple[Path, hiflash.Calibration, dict[str, Any]],
     capsys: pytest.CaptureFixture[str],

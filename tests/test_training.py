@@ -47,6 +47,23 @@ def test_a_training_that_was_interrupted_gives_the_same_agent(tmp_path):
     assert load_agent(tmp_path / "a" / "agent.safetensors").digest == straight.digest
 
 
+def test_the_checks_before_the_first_episode_can_be_interrupted_and_are_kept(tmp_path, monkeypatch):
+    straight = training(tmp_path / "a", episodes=1).run()
+    polls = iter(range(100))
+    with pytest.raises(Paused, match="give the same command again"):
+        training(tmp_path / "b", episodes=1).run(pause=lambda: next(polls) == 3)  # two runs each: in fixed-0
+    checked, check = [], Training._check
+
+    def noted(self, policy, *more):
+        checked.append(policy)
+        return check(self, policy, *more)
+
+    monkeypatch.setattr(Training, "_check", noted)
+    assert training(tmp_path / "b", episodes=1).run().digest == straight.digest
+    assert checked == ["fixed-0", "fixed-1", "fixed-2", "agent"]
+    assert (tmp_path / "a" / "training.json").read_bytes() == (tmp_path / "b" / "training.json").read_bytes()
+
+
 def test_a_finished_training_is_only_read(tmp_path):
     first = training(tmp_path / "a").run()
     rows = []
@@ -130,6 +147,17 @@ def test_the_command_trains_and_says_where_things_are(tmp_path, capsys, monkeypa
     assert main([*command, "--json"]) == 0  # again: only read
     record = json.loads(capsys.readouterr().out)
     assert len(record["episodes"]) == 2
+
+
+def test_an_interrupted_command_ends_its_workers(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_surrogate(tmp_path / "quick.json", QUICK, {})
+    monkeypatch.setattr("hiflash.cli.train_agent.pause_on_signal", lambda: lambda: True)
+    closed = []
+    monkeypatch.setattr(Training, "close", lambda self: closed.append(self))
+    assert main(["train-agent", "--surrogate", "quick.json", "--name", "mine"]) == 130
+    assert "give the same command again to go on with runs/mine" in capsys.readouterr().err
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize(

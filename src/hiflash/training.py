@@ -128,14 +128,14 @@ class Training:
         checked = [check["policy"] for check in self.checks]
         for policy, choose in _usual(self.threshold_max, self.config.seed).items():
             if policy not in checked:
-                self.checks.append(self._check(policy, choose, 0))
+                self.checks.append(self._check(policy, choose, 0, pause))
                 self._save()
         while len(self.episodes) < self.settings.episodes:
             self.episodes.append(self._episode(len(self.episodes), pause))
             done = len(self.episodes)
             if done % self.settings.check_every == 0 or done == self.settings.episodes:
                 values = Forward(self.learner.spec.split(self.learner.average))
-                found = self._check("agent", lambda state: int(values(state).argmax()), done)  # noqa: B023
+                found = self._check("agent", lambda state: int(values(state).argmax()), done, pause)  # noqa: B023
                 if all(found["cost"] <= check["cost"] for check in self.checks if check["episode"]):
                     self.best = self.learner.average.copy()
                 self.checks.append(found)
@@ -180,10 +180,14 @@ class Training:
             "loss": float(np.mean(losses)) if losses else None,
         }
 
-    def _check(self, policy: str, choose: Callable[[Weights], int], episode: int) -> dict[str, Any]:
+    def _check(
+        self, policy: str, choose: Callable[[Weights], int], episode: int, pause: Callable[[], bool]
+    ) -> dict[str, Any]:
         """Return what a policy costs where it is not trained, and the thresholds that it chooses."""
         costs, thresholds, running = [], [], []
         for run in range(self.settings.check_runs):
+            if pause():
+                raise Paused(None, self._how_to_go_on())
             env = self.envs[run % len(self.envs)]
             state, info = env.reset(seed=FIRST_CHECK + run)
             over = False

@@ -60,9 +60,11 @@ def _train(options: argparse.Namespace) -> int:
         progress_reward=options.reward == "progress",
     )
     training = Training(config, options.surrogate, settings, folder)
-    with TrainingView(settings.episodes) as view:
-        agent = training.run(view.episode, pause_on_signal())
-    training.close()
+    try:
+        with TrainingView(settings.episodes) as view:
+            agent = training.run(view.episode, pause_on_signal())
+    finally:
+        training.close()
     figures = draw_training(training.record(agent), folder)
     if options.json:
         print(json.dumps(training.record(agent)))
