@@ -1,6 +1,7 @@
 """Training an agent: interrupted and gone on with, it gives the same agent; the agent runs anywhere."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -124,6 +125,22 @@ def test_the_shared_network_takes_any_number_of_edges(tmp_path):
     for edges in (2, 7):
         small = {**SMALL, "federation.edges": edges, "cloud.threshold": "agent", "cloud.agent": save}
         assert hiflash.run(Config(**{**small, "stop.communications": 10, "trainer": "none"})).version >= 0
+
+
+def test_an_agent_says_what_it_was_trained_on(tmp_path):
+    def about(folder, surrogate=QUICK, **more):
+        chosen = TrainingSettings(episodes=1, check_runs=1, dynamics=more.pop("dynamics", "both"))
+        return Training(Config(**{**SMALL, **more}), surrogate, chosen, tmp_path / folder).run().about
+
+    first = about("a")
+    assert first["config"] == StalenessEnv(SMALL, surrogate=QUICK).config.digest()
+    # Thresholds are the agent's business, and resources are what `dynamics` says.
+    other = about("b", **{"cloud.threshold": 2}, dynamics="fluctuating")
+    assert (other["config"], other["surrogate"]) == (first["config"], first["surrogate"])
+    assert about("c", **{"cost.send_weight": 2.0})["config"] != first["config"]
+    assert about("d", replace(QUICK, bias=0.6))["surrogate"] != first["surrogate"]
+    # The same training still, whatever its thresholds would have been.
+    assert about("a", **{"cloud.threshold": 2}) == first
 
 
 def test_the_worth_of_progress_is_the_least_that_was_paid(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -102,7 +103,10 @@ class Training:
         self.episodes: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
         self.best: Weights = self.learner.average.copy()
-        self._identity = {"config": config.digest(), **asdict(settings), "surrogate": self._surrogate_id()}
+        # Of the environment's configuration: which thresholds the user's has makes no difference.
+        own = {"resources.fluctuation": config.resources.fluctuation}
+        digest = self.envs[0].config.with_settings(own).digest()
+        self._identity = {"config": digest, **asdict(settings), "surrogate": self._surrogate_id()}
 
     @property
     def worth(self) -> float:
@@ -216,7 +220,8 @@ class Training:
     def _finish(self) -> Agent:
         found = [check for check in self.checks if check["episode"]]
         about: dict[str, str | float] = {
-            "config": self.config.digest(),
+            "config": self._identity["config"],
+            "surrogate": self._identity["surrogate"],
             "data": self.config.data.name,
             "association": self.config.federation.association,
             "enforce": self.config.cloud.enforce,
@@ -285,8 +290,11 @@ class Training:
         write_atomic(self.folder / "config.toml", self.config.to_toml())
 
     def _surrogate_id(self) -> str:
+        """Return a short hash of what stands in for training."""
         surrogate = self.envs[0].surrogate
-        return "none" if surrogate is None else json.dumps(surrogate.to_dict())
+        if surrogate is None:
+            return "none"
+        return hashlib.sha256(json.dumps(surrogate.to_dict()).encode()).hexdigest()[:12]
 
 
 def _usual(threshold_max: int, seed: int) -> dict[str, Callable[[Weights], int]]:
