@@ -109,6 +109,19 @@ def test_a_training_that_fails_at_once_leaves_nothing(tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"check_every": 0}, "check_every must be at least 1, got 0"),
+        ({"check_runs": 0}, "check_runs must be at least 1, got 0"),
+        ({"network": "papr"}, "network must be one of paper, shared, got 'papr'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        training(tmp_path / "a", **settings)
+
+
 def test_the_papers_network_is_tied_to_its_edges(tmp_path):
     agent = training(tmp_path / "a", episodes=1, network="paper").run()
     save = str(tmp_path / "a" / "agent.safetensors")

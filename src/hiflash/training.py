@@ -83,8 +83,9 @@ class Training:
     ) -> None:
         if settings.dynamics not in DYNAMICS:
             raise ConfigError(f"dynamics must be one of {', '.join(DYNAMICS)}, got {settings.dynamics!r}")
-        if settings.episodes < 1:
-            raise ConfigError(f"episodes must be at least 1, got {settings.episodes}")
+        for name in ("episodes", "check_every", "check_runs"):
+            if getattr(settings, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(settings, name)}")
         self.config, self.settings, self.folder = config, settings, folder
         self.envs = [
             StalenessEnv(
