@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import hiflash
+from hiflash import evaluation
 from hiflash.calibration import plan
 from hiflash.cli import main
 from hiflash.config import Config
@@ -107,6 +108,21 @@ def test_a_training_that_fails_at_once_leaves_nothing(tmp_path):
     with pytest.raises(ConfigError, match="leaves nothing to learn"):
         Training(low, QUICK, chosen, tmp_path / "a").run()
     assert not (tmp_path / "a").exists()
+
+
+def test_no_seed_of_a_training_is_one_of_an_evaluation(tmp_path, monkeypatch):
+    seeds, reset = [], StalenessEnv.reset
+
+    def noted(self, *, seed=None, options=None):
+        seeds.append(seed)
+        return reset(self, seed=seed, options=options)
+
+    monkeypatch.setattr(StalenessEnv, "reset", noted)
+    training(tmp_path / "a", episodes=1).run()
+    assert sorted(set(seeds)) == [9_000, 9_001, 10_000]
+    for seed in set(seeds):
+        with pytest.raises(ConfigError, match=f"seeds must be below 9000, got {seed}"):
+            evaluation.plan(seeds=[seed])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hiflash.agents import TRAINING_SEEDS
 from hiflash.config import Config
 from hiflash.core.agent import REMAINING, Agent, Forward
 from hiflash.core.observation import FEATURES
@@ -33,8 +34,8 @@ __all__ = ["DYNAMICS", "Training", "TrainingSettings"]
 
 STATE = "training.safetensors"
 DYNAMICS = {"static": ("off",), "fluctuating": ("on",), "both": ("off", "on")}
-FIRST_EPISODE = 10_000  # seeds of training; evaluations use others
-FIRST_CHECK = 9_000
+FIRST_CHECK = TRAINING_SEEDS
+FIRST_EPISODE = TRAINING_SEEDS + 1_000
 SCALE = 0.2  # rewards of about one: learning rates are made for these
 LAST_RATE = 0.02  # of the first learning rate
 MOST_REFUSED = 0.95  # random actions refuse in every episode at another rate: from crowded to one at a time

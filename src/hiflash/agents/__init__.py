@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from hiflash.config import Config
     from hiflash.core.agent import Agent
 
-__all__ = ["FOLDER", "acting_agent", "find_agent", "is_path", "shipped", "shipped_name"]
+__all__ = ["FOLDER", "TRAINING_SEEDS", "acting_agent", "find_agent", "is_path", "shipped", "shipped_name"]
 
 FOLDER = Path(__file__).parent
+TRAINING_SEEDS = 9_000  # from here on agents are trained, and chosen by checks; they are judged below
 UNLIKE = ("random", "latency", "edge-noniid")  # associations that leave edges with different classes
 
 

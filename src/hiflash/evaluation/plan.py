@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hiflash.agents import is_path
+from hiflash.agents import TRAINING_SEEDS, is_path
 from hiflash.cells import Cell, listed, policy_settings, seed_numbers
 from hiflash.config import Config
 from hiflash.errors import ConfigError
@@ -26,7 +26,6 @@ ASSOCIATIONS = {"aware": "heterogeneity", "noniid": "edge-noniid"}
 ENFORCE = ("admit", "discard", "cancel")
 DYNAMICS = {"static": "off", "fluctuating": "on"}
 
-TRAINING_SEEDS = 10_000  # agents are trained on seeds from here on, and judged below
 BASE = {"method": "hiflash", "data.name": "mnist", "workers": 1, "stop.communications": 2000}
 FULL: dict[str, Any] = {
     "policies": POLICIES,
@@ -212,6 +211,6 @@ def _seeds(seeds: Any, choice: Any) -> tuple[list[int], list[int]]:
     if max(reported + chosen_on) >= TRAINING_SEEDS:
         raise ConfigError(
             f"seeds must be below {TRAINING_SEEDS}, got {max(reported + chosen_on)}: "
-            "from there on agents are trained"
+            "from there on agents are trained and chosen"
         )
     return reported, chosen_on
