@@ -155,7 +155,12 @@ def test_a_damaged_log_is_refused(
     folder, _, _ = calibrated
     data, spec = outline(Config.load(folder / "random-s5" / "config.toml"))
     (tmp_path / "config.toml").write_bytes((folder / "random-s5" / "config.toml").read_bytes())
-    for content in (b'{"event": "gra', b'{"event": "upload", "status": "applied", "edge": 1, "lease": 7}\n'):
+    for content in (
+        b'{"event": "gra',
+        b"[1]\n",
+        b"[" * 100_000,
+        b'{"event": "upload", "status": "applied", "edge": 1, "lease": 7}\n',
+    ):
         (tmp_path / "events.jsonl").write_bytes(content)
         with pytest.raises(RunError, match=r"is not the log of a run .*; run it again"):
             read_log(tmp_path, data, spec)

@@ -126,6 +126,8 @@ def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
         if len(set(names)) < len(names):
             raise ConfigError(f"--agent names the agent of one condition twice, got {agent}")
         agent = {name: value.strip() for name, value in zip(names, (v for _, v in pairs), strict=True)}
+    if not isinstance(agent, Mapping):
+        raise ConfigError(f"agent must be a name, a file or a table of them by condition, got {agent!r}")
     known = ["", *ASSOCIATIONS, *(f"{name}-{mode}" for name in ASSOCIATIONS for mode in ENFORCE)]
     agents = {"": "auto"}
     for name, value in agent.items():
@@ -199,7 +201,7 @@ def _names(kind: str, names: Any, known: Sequence[str] | Mapping[str, Any]) -> l
 
 def _seeds(seeds: Any, choice: Any) -> tuple[list[int], list[int]]:
     reported = seed_numbers(seeds)
-    if isinstance(choice, int | str):
+    if not isinstance(choice, Sequence) or isinstance(choice, str):
         raise ConfigError(f"choice_seeds must be a list of seeds, got {choice!r}")
     chosen_on = seed_numbers(choice) if len(choice) else []
     both = sorted(set(reported) & set(chosen_on))

@@ -82,6 +82,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         self.action_space = gymnasium.spaces.Discrete(self._highest + 1)
         self._federation: Federation | None = None
         self._told = _Told()
+        self._over = True  # until the first reset
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -98,7 +99,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
     def step(self, action: np.int64) -> tuple[State, SupportsFloat, bool, bool, dict[str, Any]]:
         """Answer the edge that checks in and let time pass until the next one does."""
         if self._over:
-            raise gymnasium.error.ResetNeeded("the episode is over; call reset()")
+            raise gymnasium.error.ResetNeeded("no episode is under way; call reset()")
         if not (isinstance(action, (int, np.integer)) and 0 <= action <= self._highest):
             raise gymnasium.error.InvalidAction(
                 f"an action is a whole number in 0..{self._highest} "

@@ -29,9 +29,10 @@ def load_surrogate(path: str | Path, config: Config) -> Surrogate:
     if path == "auto":
         found = FOLDER / f"{shipped_name(config.data.name, config.federation.association)}.json"
     try:
-        content = json.loads(found.read_text())
-    except (OSError, ValueError) as error:
+        content = json.loads(found.read_text(), parse_int=float)  # one with 400 digits is infinite
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{found} is no surrogate ({error}); make one with: hiflash calibrate") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ConfigError(f"{found} is no surrogate of this version; make one with: hiflash calibrate")
-    return Surrogate.from_dict(content.get("parameters", {}))
+    numbers = content.get("parameters")
+    return Surrogate.from_dict(numbers if isinstance(numbers, dict) else {})
