@@ -137,6 +137,9 @@ def test_an_agent_that_always_says_2_costs_what_a_fixed_threshold_of_2_costs(
     assert main(words) == 2
     assert f"was run with another agent ({digest[:12]}) than {file}" in capsys.readouterr().err
     assert evaluate(*words, "--finished") == told
+    file.unlink()
+    (tmp_path / "runs/e/aware-admit-static-agent-s0/edges.json").unlink()
+    assert evaluate(*words, "--finished") == told
 
 
 @pytest.mark.parametrize(

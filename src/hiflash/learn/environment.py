@@ -262,7 +262,7 @@ def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) ->
         raise ConfigError(
             'staleness control needs something to reach: set stop.target, and no trainer "none"'
         )
-    return config.with_settings({"cloud.threshold": "random"})
+    return config.with_random_thresholds()
 
 
 def _quiet(*_: Any) -> None:
