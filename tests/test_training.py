@@ -149,11 +149,13 @@ def test_the_papers_network_is_tied_to_its_edges(tmp_path):
 
 
 def test_the_shared_network_takes_any_number_of_edges(tmp_path):
-    training(tmp_path / "a", episodes=1).run()
+    agent = training(tmp_path / "a", episodes=1).run()
     save = str(tmp_path / "a" / "agent.safetensors")
     for edges in (2, 7):
         small = {**SMALL, "federation.edges": edges, "cloud.threshold": "agent", "cloud.agent": save}
-        assert hiflash.run(Config(**{**small, "stop.communications": 10, "trainer": "none"})).version >= 0
+        result = hiflash.run(Config(**{**small, "stop.communications": 10, "trainer": "none"}))
+        assert (result.agent, result.communications) == (agent.digest, 10)
+        assert len(result.grants_per_edge) == edges
 
 
 def test_an_agent_says_what_it_was_trained_on(tmp_path):
@@ -173,9 +175,14 @@ def test_an_agent_says_what_it_was_trained_on(tmp_path):
 
 
 def test_the_worth_of_progress_is_the_least_that_was_paid(tmp_path):
-    made = training(tmp_path / "a", episodes=2)
-    made.run()
-    assert made.worth == min(check["cost"] for check in made.checks)
+    made = training(tmp_path / "a")
+    made.checks = [
+        {"policy": policy, "episode": episode, "cost": cost}
+        for policy, episode, cost in (("random", 0, 700.0), ("fixed-0", 0, 300.0), ("agent", 2, 500.0))
+    ]
+    assert made.worth == 300.0
+    made.checks.append({"policy": "agent", "episode": 4, "cost": 250.0})
+    assert made.worth == 250.0
 
 
 def test_the_command_trains_and_says_where_things_are(tmp_path, capsys, monkeypatch):
