@@ -7,17 +7,14 @@ import time
 
 import numpy as np
 
-from hiflash.core.surrogate import Surrogate
 from hiflash.learn.environment import StalenessEnv
 
 __all__ = ["environment_steps_s"]
 
-LEARNING = Surrogate(-3.91, 1.117, 0.56, 0.0119, 0.353, 0.124, 0.159, 0.58)  # much like MNIST
-
 
 def environment_steps_s(steps: int = 5_000, repeats: int = 5) -> float:
     """Return the steps a second of random actions in the default federation with fluctuating resources."""
-    env = StalenessEnv({"resources.fluctuation": "on"}, surrogate=LEARNING)
+    env = StalenessEnv({"resources.fluctuation": "on"})
     env.reset(seed=0)
     actions = np.random.default_rng(0).integers(env.action_space.n, size=(repeats, steps))
     return statistics.median(_steps_s(env, row) for row in actions)

@@ -17,6 +17,7 @@ from hiflash.core.agent import Agent, network_shapes
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.seeding import rng
 from hiflash.store.agent_file import save_agent
+from hiflash.store.surrogate_file import load_surrogate
 from tiny import assert_same_run
 
 
@@ -158,6 +159,29 @@ def test_an_agent_that_does_not_ship_is_an_error_that_lists_those_that_do(
         agents.find_agent(acting("minst", "mnist", "random"))
     with pytest.raises(ConfigError, match=r'"auto" with data.name = cifar10 and association random'):
         agents.find_agent(acting("auto", "cifar10", "random"))
+
+
+@pytest.mark.parametrize("association", ["heterogeneity", "random"])
+def test_nothing_that_was_made_for_digits_decides_on_cifar10(association: str) -> None:
+    there = "default, femnist, mnist, mnist-noniid"
+    with pytest.raises(ConfigError, match=rf"no agent 'cifar10' .*: {there}\. .* --cloud.threshold parallel"):
+        agents.find_agent(acting("auto", "cifar10", association))
+    with pytest.raises(ConfigError, match=rf"no surrogate 'cifar10' .*: {there}\. Make one with hiflash"):
+        load_surrogate("auto", acting("auto", "cifar10", association))
+    assert agents.find_agent(acting("mnist", "cifar10", association)).digest  # asked for by name
+    for data in ("mnist5k", "own"):
+        assert agents.find_agent(acting("auto", data, association)).digest
+        load_surrogate("auto", acting("auto", data, association))
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_a_comparison_without_an_agent_for_its_data_does_not_begin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", "--methods=fedavg,hiflash", "--data.name=cifar10", "--runs", str(tmp_path / "runs")]
+    assert main(words) == 2
+    assert "no agent 'cifar10' comes with HiFlash" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 def acting(agent: str, data: str, association: str) -> Config:

@@ -71,6 +71,7 @@ def test_what_is_checked_fits_the_federation_or_is_as_asked() -> None:
         ({"settings": {"cloud.mixing": "buffer"}}, 'cloud.mixing = "buffer" makes it of several; use "inter'),
         ({"settings": {"client.batch_norm": "local"}}, 'client.batch_norm = "local" makes many'),
         ({"settings": {"stop.target": "none"}}, "a surrogate is for runs with a target; set stop.target"),
+        ({"settings": {"stop.target": 1.0}}, "a surrogate never gets everything right; set stop.target"),
         ({"settings": {"mobility.absent": 0.1}}, "leave out mobility"),
         ({"settings": {"attack.kind": "noise"}}, "leave out attack"),
         ({"settings": {"edge.aggregate": "median"}}, "leave out edge.aggregate"),
@@ -154,10 +155,33 @@ def test_a_damaged_log_is_refused(
     folder, _, _ = calibrated
     data, spec = outline(Config.load(folder / "random-s5" / "config.toml"))
     (tmp_path / "config.toml").write_bytes((folder / "random-s5" / "config.toml").read_bytes())
-    for content in (b'{"event": "gra', b'{"event": "upload", "status": "applied", "edge": 1, "lease": 7}\n'):
+    for content in (
+        b'{"event": "gra',
+        b"[1]\n",
+        b"[" * 100_000,
+        b'{"event": "upload", "status": "applied", "edge": 1, "lease": 7}\n',
+    ):
         (tmp_path / "events.jsonl").write_bytes(content)
         with pytest.raises(RunError, match=r"is not the log of a run .*; run it again"):
             read_log(tmp_path, data, spec)
+
+
+def test_the_command_can_be_interrupted_while_it_checks(
+    calibrated: tuple[Path, hiflash.Calibration, dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, calibration, _ = calibrated
+    monkeypatch.setattr("hiflash.learn.fit.fit_surrogate", lambda logs: calibration.surrogate)
+    rehearsed: list[int] = []
+    monkeypatch.setattr("hiflash.learn.rehearsal.rehearse", lambda *_: rehearsed.append(1))
+    monkeypatch.setattr("hiflash.cli.calibrate.pause_on_signal", lambda: lambda: len(rehearsed) == 8)
+    words = ["calibrate", "--runs", str(folder.parent), "--name", "small", "--fit-seeds", "5,6"]
+    words += ["--check-seeds", "1,2", "--check-policies", "random,fixed-0"]
+    words += [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
+    assert main(words) == 130
+    assert len(rehearsed) == 8  # of the first of four runs
+    assert f"paused; give the same command again to go on with {folder}" in capsys.readouterr().err
 
 
 def test_the_command_prints_one_object_and_goes_on_with_what_is_there(

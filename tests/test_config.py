@@ -176,3 +176,19 @@ def test_a_slow_edge_is_for_federations_with_edges_that_stay():
         Config(method="fedavg", **{"resources.slow_edge": 10})
     with pytest.raises(ConfigError, match="clusters that stay"):
         Config(method="hifl", **{"resources.slow_edge": 10, "mobility.moves_per_s": 1.0})
+
+
+@pytest.mark.parametrize(
+    "thresholds",
+    [
+        {"threshold": "agent", "agent": "mine.safetensors", "temperature": 1.0},
+        {"threshold": "parallel", "parallelism": 3},
+        {"threshold": "skip_slowest", "skipped": 2, "base_threshold": 4},
+        {"threshold": 5},
+        {},
+    ],
+)
+def test_random_thresholds_replace_others_with_all_that_belongs_to_them(thresholds: dict[str, Any]) -> None:
+    rest = {"method": "hiflash", "client": {"lr": 0.05}}
+    replaced = Config(**rest, cloud={"alpha": 0.5, **thresholds}).with_random_thresholds()
+    assert replaced == Config(**rest, cloud={"alpha": 0.5, "threshold": "random"})

@@ -14,7 +14,7 @@ from hiflash.errors import ConfigError
 from hiflash.learn.rehearsal import Rehearsal
 from hiflash.result import Result
 from hiflash.running import run_cells
-from hiflash.settings import flatten, read_settings
+from hiflash.settings import hiflash_settings
 
 __all__ = ["CHECK_SEEDS", "FIT_SEEDS", "Calibration", "calibrate", "finish", "plan"]
 
@@ -126,7 +126,7 @@ def plan(
     settings: Mapping[str, Any] | None = None,
 ) -> list[Cell]:
     """Return the runs that a surrogate is fitted to and checked on, or everything that is wrong with them."""
-    given = {"method": "hiflash", **read_settings(config), **flatten(settings or {})}
+    given = hiflash_settings(config, settings)
     for key, instead in (("seed", "fit_seeds and check_seeds"), ("cloud.threshold", "check_policies")):
         if key in given:
             raise ConfigError(

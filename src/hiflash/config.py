@@ -109,6 +109,12 @@ class Config(Section):
         """Return this configuration with other settings on top; another method brings its own recipe."""
         return self._layered(self._given, overrides, "the configuration")
 
+    def with_random_thresholds(self) -> Self:
+        """Return this configuration with thresholds that need no agent; what only others need goes too."""
+        settings = {**flatten(self.model_dump(mode="json")), "cloud.threshold": "random"}
+        given = {key: value for key, value in self._given.items() if not out_of_place(key, settings)}
+        return type(self)(**nest({**given, "cloud.threshold": "random"}))
+
     @classmethod
     def _layered(cls, below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> Self:
         below, above = dict(below), flatten(above)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from hiflash.errors import ConfigError
 
-__all__ = ["explain", "flatten", "nest", "read_plan", "read_settings", "read_toml"]
+__all__ = ["explain", "flatten", "hiflash_settings", "nest", "read_plan", "read_settings", "read_toml"]
 
 PLANS = (
     "compare",
@@ -38,6 +38,11 @@ def read_settings(path: Path | str | None) -> dict[str, Any]:
     """Return the settings of a TOML file as dotted keys; none without a file."""
     raw = read_toml(Path(path)) if path else {}
     return flatten({key: value for key, value in raw.items() if key not in PLANS})
+
+
+def hiflash_settings(path: Path | str | None, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the settings of a file, with others on top, for hiflash unless one of them names a method."""
+    return {"method": "hiflash", **read_settings(path), **flatten(settings or {})}
 
 
 def read_plan(path: Path | str | None, name: str, keys: Sequence[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hiflash.agents import TRAINING_SEEDS
 from hiflash.config import Config
 from hiflash.core.agent import REMAINING, Agent, Forward
 from hiflash.core.observation import FEATURES
@@ -26,12 +28,14 @@ from hiflash.seeding import rng
 from hiflash.store.agent_file import save_agent
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.store.files import write_atomic
+from hiflash.store.run_directory import claimed
 
 __all__ = ["DYNAMICS", "Training", "TrainingSettings"]
 
+STATE = "training.safetensors"
 DYNAMICS = {"static": ("off",), "fluctuating": ("on",), "both": ("off", "on")}
-FIRST_EPISODE = 10_000  # seeds of training; evaluations use others
-FIRST_CHECK = 9_000
+FIRST_CHECK = TRAINING_SEEDS
+FIRST_EPISODE = TRAINING_SEEDS + 1_000
 SCALE = 0.2  # rewards of about one: learning rates are made for these
 LAST_RATE = 0.02  # of the first learning rate
 MOST_REFUSED = 0.95  # random actions refuse in every episode at another rate: from crowded to one at a time
@@ -80,8 +84,9 @@ class Training:
     ) -> None:
         if settings.dynamics not in DYNAMICS:
             raise ConfigError(f"dynamics must be one of {', '.join(DYNAMICS)}, got {settings.dynamics!r}")
-        if settings.episodes < 1:
-            raise ConfigError(f"episodes must be at least 1, got {settings.episodes}")
+        for name in ("episodes", "check_every", "check_runs"):
+            if getattr(settings, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(settings, name)}")
         self.config, self.settings, self.folder = config, settings, folder
         self.envs = [
             StalenessEnv(
@@ -100,7 +105,10 @@ class Training:
         self.episodes: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
         self.best: Weights = self.learner.average.copy()
-        self._identity = {"config": config.digest(), **asdict(settings), "surrogate": self._surrogate_id()}
+        # Of the environment's configuration: which thresholds the user's has makes no difference.
+        own = {"resources.fluctuation": config.resources.fluctuation}
+        digest = self.envs[0].config.with_settings(own).digest()
+        self._identity = {"config": digest, **asdict(settings), "surrogate": self._surrogate_id()}
 
     @property
     def worth(self) -> float:
@@ -117,16 +125,23 @@ class Training:
         pause: Callable[[], bool] = lambda: False,
     ) -> Agent:
         """Train, save and return the agent that did best in the checks."""
-        self._load()
-        if not self.checks:
-            for policy, choose in _usual(self.threshold_max, self.config.seed).items():
-                self.checks.append(self._check(policy, choose, 0))
+        self._refuse_others()
+        with claimed(self.folder):
+            self._load()
+            return self._train(progress, pause)
+
+    def _train(self, progress: Callable[[dict[str, Any]], None], pause: Callable[[], bool]) -> Agent:
+        checked = [check["policy"] for check in self.checks]
+        for policy, choose in _usual(self.threshold_max, self.config.seed).items():
+            if policy not in checked:
+                self.checks.append(self._check(policy, choose, 0, pause))
+                self._save()
         while len(self.episodes) < self.settings.episodes:
             self.episodes.append(self._episode(len(self.episodes), pause))
             done = len(self.episodes)
             if done % self.settings.check_every == 0 or done == self.settings.episodes:
                 values = Forward(self.learner.spec.split(self.learner.average))
-                found = self._check("agent", lambda state: int(values(state).argmax()), done)  # noqa: B023
+                found = self._check("agent", lambda state: int(values(state).argmax()), done, pause)  # noqa: B023
                 if all(found["cost"] <= check["cost"] for check in self.checks if check["episode"]):
                     self.best = self.learner.average.copy()
                 self.checks.append(found)
@@ -171,10 +186,14 @@ class Training:
             "loss": float(np.mean(losses)) if losses else None,
         }
 
-    def _check(self, policy: str, choose: Callable[[Weights], int], episode: int) -> dict[str, Any]:
+    def _check(
+        self, policy: str, choose: Callable[[Weights], int], episode: int, pause: Callable[[], bool]
+    ) -> dict[str, Any]:
         """Return what a policy costs where it is not trained, and the thresholds that it chooses."""
         costs, thresholds, running, reached = [], [], [], 0
         for run in range(self.settings.check_runs):
+            if pause():
+                raise Paused(None, self._how_to_go_on())
             env = self.envs[run % len(self.envs)]
             state, info = env.reset(seed=FIRST_CHECK + run)
             over = False
@@ -205,7 +224,8 @@ class Training:
     def _finish(self) -> Agent:
         found = [check for check in self.checks if check["episode"]]
         about: dict[str, str | float] = {
-            "config": self.config.digest(),
+            "config": self._identity["config"],
+            "surrogate": self._identity["surrogate"],
             "data": self.config.data.name,
             "association": self.config.federation.association,
             "enforce": self.config.cloud.enforce,
@@ -237,13 +257,20 @@ class Training:
         for env in self.envs:
             env.close()
 
+    def _refuse_others(self) -> None:
+        """Leave alone what is no training; what is hidden are locks, and leftovers of one that was killed."""
+        if self.folder.is_dir() and not (self.folder / STATE).exists():
+            others = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("."))
+            if others:
+                raise RunError(
+                    f"{self.folder} holds something else than a training ({others[0]}); "
+                    "choose another --name or remove it"
+                )
+
     def _load(self) -> None:
-        path = self.folder / "training.safetensors"
-        if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.folder / "config.toml", self.config.to_toml())
+        if not (self.folder / STATE).exists():
             return
-        state = load_checkpoint(path)
+        state = load_checkpoint(self.folder / STATE)
         for name, value in self._identity.items():
             if state["identity"].get(name) != value:
                 raise RunError(
@@ -255,7 +282,7 @@ class Training:
 
     def _save(self) -> None:
         save_checkpoint(
-            self.folder / "training.safetensors",
+            self.folder / STATE,
             {
                 "identity": self._identity,
                 "learner": self.learner.snapshot(),
@@ -264,10 +291,14 @@ class Training:
                 "best": self.best,
             },
         )
+        write_atomic(self.folder / "config.toml", self.config.to_toml())
 
     def _surrogate_id(self) -> str:
+        """Return a short hash of what stands in for training."""
         surrogate = self.envs[0].surrogate
-        return "none" if surrogate is None else json.dumps(surrogate.to_dict())
+        if surrogate is None:
+            return "none"
+        return hashlib.sha256(json.dumps(surrogate.to_dict()).encode()).hexdigest()[:12]
 
 
 def _usual(threshold_max: int, seed: int) -> dict[str, Callable[[Weights], int]]:

@@ -48,6 +48,13 @@ def test_a_mixed_model_is_as_accurate_as_worked_by_hand():
     assert loss == pytest.approx(-math.log(0.410682), abs=3e-6)
 
 
+def test_a_target_that_needs_no_skill_is_refused():
+    # sigmoid(-1) = 0.2689 without any skill
+    with pytest.raises(ConfigError, match=r"26\.9% accurate .* stop.target = 0.25 leaves nothing to learn"):
+        SurrogateRun(PLAIN, SHARES, OVERALL, target=0.25, seed=0)
+    SurrogateRun(PLAIN, SHARES, OVERALL, target=0.27, seed=0)
+
+
 def test_progress_is_the_share_of_the_skill_that_the_target_needs():
     # 0.75 are log-odds of log 3: skill exp(log 3 + 1) - 1 = 3e - 1; an even chance needs exp(1) - 1
     assert PLAIN.skill_for(0.75) == pytest.approx(3 * math.e - 1)

@@ -137,6 +137,22 @@ def test_an_agent_that_always_says_2_costs_what_a_fixed_threshold_of_2_costs(
     assert main(words) == 2
     assert f"was run with another agent ({digest[:12]}) than {file}" in capsys.readouterr().err
     assert evaluate(*words, "--finished") == told
+    file.unlink()
+    (tmp_path / "runs/e/aware-admit-static-agent-s0/edges.json").unlink()
+    assert evaluate(*words, "--finished") == told
+
+
+@pytest.mark.parametrize("there", ["default", "mnist-noniid"])
+def test_the_agents_of_all_associations_are_looked_for_before_anything_runs(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hiflash.agents.FOLDER", tmp_path)
+    save_fixed(tmp_path / f"{there}.safetensors", 2)
+    assert main([*SMALL, "--policies=fixed-0,agent"]) == 2
+    (missing,) = {"default", "mnist-noniid"} - {there}
+    assert f"no agent '{missing}' comes with HiFlash" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(

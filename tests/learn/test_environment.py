@@ -114,6 +114,11 @@ def test_a_fixed_threshold_costs_what_it_costs_in_a_run(threshold):
     assert env.simulator.weights.tobytes() == result.weights.tobytes()
 
 
+def test_a_step_needs_a_reset_first():
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"no episode is under way; call reset\(\)"):
+        make().step(np.int64(0))
+
+
 def test_whoever_always_refuses_is_cut_short():
     env = make(max_slots=50, discount=1.0)
     rows = play(env, [0] * 60)

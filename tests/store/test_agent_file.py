@@ -83,6 +83,7 @@ def test_a_model_is_no_agent(tmp_path: Path) -> None:
         ({"about": [1]}, "damaged"),
         ({"about": {"a": [1]}}, "damaged"),
         ({"about": {"a": float("nan")}}, "damaged"),
+        ({"about": {"a": 10**400}}, "damaged"),
     ],
 )
 def test_a_description_that_does_not_fit_is_refused(told: dict[str, Any], said: str, tmp_path: Path) -> None:

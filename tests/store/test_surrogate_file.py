@@ -30,6 +30,12 @@ def test_a_surrogate_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"format": "hiflash surrogate 0"}, "is no surrogate of this version"),
         ({"format": "hiflash surrogate 1"}, "a surrogate has the numbers"),
         ({"format": "hiflash surrogate 1", "parameters": [1]}, "a surrogate has the numbers"),
+        ({"format": "hiflash surrogate 1", "parameters": None}, "a surrogate has the numbers"),
+        ("[" * 100_000, "is no surrogate .*; make one with: hiflash calibrate"),
+        (
+            {"format": "hiflash surrogate 1", "parameters": {**SURROGATE.to_dict(), "intercept": 10**400}},
+            "a surrogate cannot have intercept = inf",
+        ),
         ({"format": "hiflash surrogate 1", "parameters": {"slope": 1}}, "a surrogate has the numbers"),
         (
             {"format": "hiflash surrogate 1", "parameters": {**SURROGATE.to_dict(), "slope": -1}},

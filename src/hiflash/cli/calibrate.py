@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hiflash.cli.common import print_paths, print_tables, run_with_view
+from hiflash.cli.common import pause_on_signal, print_paths, print_tables, run_with_view
 from hiflash.cli.words import settings_options
-from hiflash.errors import ConfigError
+from hiflash.errors import ConfigError, Paused
 
 __all__ = ["add"]
 
@@ -47,8 +47,15 @@ def _calibrate(options: argparse.Namespace) -> int:
     results = run_with_view(cells, folder, options)
     from rich.console import Console
 
+    paused = pause_on_signal()
     with Console(stderr=True).status("fitting") as status:
-        calibration = finish(cells, results, status.update)
+
+        def told(what: str) -> None:
+            status.update(what)
+            if paused():
+                raise Paused(None, f"paused; give the same command again to go on with {folder}")
+
+        calibration = finish(cells, results, told)
     paths = calibration.save(folder)
     if options.json:
         print(json.dumps(calibration.numbers()))

@@ -48,6 +48,7 @@ def run_with_view(cells: Sequence[Cell], folder: Path, options: argparse.Namespa
     from hiflash.report.live import LiveView
     from hiflash.running import run_cells
 
+    _check_agents(cells)
     # At least two: each cell has a process of its own, so that the view goes on while it works.
     processes = options.processes or max(2, min(len(cells), os.cpu_count() or 1))
     try:
@@ -76,3 +77,16 @@ def print_paths(console: Any, paths: Iterable[Path]) -> None:
     for path in paths:
         if path.exists():
             console.print(str(path), soft_wrap=True, highlight=False)
+
+
+def _check_agents(cells: Sequence[Cell]) -> None:
+    """Say before anything runs that an agent is missing, or is for another number of edges."""
+    from hiflash.parts import threshold_policy
+
+    acting = [cell.config for cell in cells if cell.config.cloud.threshold == "agent"]
+    unlike = {
+        (config.cloud.agent, config.federation.association, config.data.name, config.units): config
+        for config in acting
+    }
+    for config in unlike.values():
+        threshold_policy(config)

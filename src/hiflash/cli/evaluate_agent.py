@@ -73,7 +73,6 @@ def _evaluate(options: argparse.Namespace) -> int:
     else:
         cells = wanted.cells
         _check_data(cells[0])
-        _check_agents(cells)
         results = run_with_view(cells, folder, options)
     evaluation = _measured(wanted, cells, results)
     paths = evaluation.save(folder)
@@ -113,15 +112,6 @@ def _check_data(cell: Cell) -> None:
         load(data.name, data.dir or None)
     except DataError as error:
         raise DataError(f"{error}\nOr use --data.name mnist5k, which comes with the package.") from None
-
-
-def _check_agents(cells: list[Cell]) -> None:
-    """Say before anything runs that an agent is missing, or is for another number of edges."""
-    from hiflash.parts import threshold_policy
-
-    first = {cell.config.cloud.agent: cell for cell in cells if cell.config.cloud.threshold == "agent"}
-    for cell in first.values():
-        threshold_policy(cell.config)
 
 
 def _measured(plan: Plan, cells: list[Cell], results: list[Result]) -> Evaluation:

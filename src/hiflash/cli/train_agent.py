@@ -45,10 +45,11 @@ def add(commands: Any) -> None:
 def _train(options: argparse.Namespace) -> int:
     from hiflash.config import Config
     from hiflash.report.training import TrainingView, draw_training, training_table
+    from hiflash.settings import hiflash_settings
     from hiflash.store.run_directory import check_name
     from hiflash.training import Training, TrainingSettings
 
-    config = Config.load(options.config, {"method": "hiflash", **options.settings})
+    config = Config.load(None, hiflash_settings(options.config, options.settings))
     name = check_name(options.name or f"agent-{config.data.name}-{config.federation.association}")
     folder = Path(options.runs) / name
     settings = TrainingSettings(
@@ -59,9 +60,11 @@ def _train(options: argparse.Namespace) -> int:
         progress_reward=options.reward == "progress",
     )
     training = Training(config, options.surrogate, settings, folder)
-    with TrainingView(settings.episodes) as view:
-        agent = training.run(view.episode, pause_on_signal())
-    training.close()
+    try:
+        with TrainingView(settings.episodes) as view:
+            agent = training.run(view.episode, pause_on_signal())
+    finally:
+        training.close()
     figures = draw_training(training.record(agent), folder)
     if options.json:
         print(json.dumps(training.record(agent)))

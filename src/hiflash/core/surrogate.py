@@ -112,6 +112,12 @@ class SurrogateRun:
         self._speed = math.exp(surrogate.run_spread * rng(seed, "surrogate speed").standard_normal())
         self._skills, self._leans = surrogate.tables(shares, overall)
         self._needed = surrogate.skill_for(target)
+        if self._needed == 0:
+            start = 1 / (1 + math.exp(-surrogate.intercept))
+            raise ConfigError(
+                f"a model is {start:.1%} accurate before any training, the surrogate says, and stop.target = "
+                f"{target:g} leaves nothing to learn; raise it"
+            )
         self._no_lean = np.zeros(len(overall))
         self._evaluations = 0
         self._noise = 0.0

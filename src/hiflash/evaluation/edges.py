@@ -36,7 +36,8 @@ def measure_edges(
         else:
             measured[cell.name] = there
     for group in waiting.values():
-        federation = build(group[0][0].config)
+        # No threshold is asked for: what became of an agent does not matter.
+        federation = build(group[0][0].config.with_random_thresholds())
         try:
             durations = _durations(federation)
             for cell, result in group:

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hiflash.agents import is_path
+from hiflash.agents import TRAINING_SEEDS, is_path
 from hiflash.cells import Cell, listed, policy_settings, seed_numbers
 from hiflash.config import Config
 from hiflash.errors import ConfigError
@@ -26,7 +26,6 @@ ASSOCIATIONS = {"aware": "heterogeneity", "noniid": "edge-noniid"}
 ENFORCE = ("admit", "discard", "cancel")
 DYNAMICS = {"static": "off", "fluctuating": "on"}
 
-TRAINING_SEEDS = 10_000  # agents are trained on seeds from here on, and judged below
 BASE = {"method": "hiflash", "data.name": "mnist", "workers": 1, "stop.communications": 2000}
 FULL: dict[str, Any] = {
     "policies": POLICIES,
@@ -127,6 +126,8 @@ def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
         if len(set(names)) < len(names):
             raise ConfigError(f"--agent names the agent of one condition twice, got {agent}")
         agent = {name: value.strip() for name, value in zip(names, (v for _, v in pairs), strict=True)}
+    if not isinstance(agent, Mapping):
+        raise ConfigError(f"agent must be a name, a file or a table of them by condition, got {agent!r}")
     known = ["", *ASSOCIATIONS, *(f"{name}-{mode}" for name in ASSOCIATIONS for mode in ENFORCE)]
     agents = {"": "auto"}
     for name, value in agent.items():
@@ -200,7 +201,7 @@ def _names(kind: str, names: Any, known: Sequence[str] | Mapping[str, Any]) -> l
 
 def _seeds(seeds: Any, choice: Any) -> tuple[list[int], list[int]]:
     reported = seed_numbers(seeds)
-    if isinstance(choice, int | str):
+    if not isinstance(choice, Sequence) or isinstance(choice, str):
         raise ConfigError(f"choice_seeds must be a list of seeds, got {choice!r}")
     chosen_on = seed_numbers(choice) if len(choice) else []
     both = sorted(set(reported) & set(chosen_on))
@@ -212,6 +213,6 @@ def _seeds(seeds: Any, choice: Any) -> tuple[list[int], list[int]]:
     if max(reported + chosen_on) >= TRAINING_SEEDS:
         raise ConfigError(
             f"seeds must be below {TRAINING_SEEDS}, got {max(reported + chosen_on)}: "
-            "from there on agents are trained"
+            "from there on agents are trained and chosen"
         )
     return reported, chosen_on

@@ -24,6 +24,7 @@ from hiflash.engine.world import Timeline
 from hiflash.errors import ConfigError
 from hiflash.federation import Federation, build, outline
 from hiflash.learn.standing_in import surrogate_simulator
+from hiflash.settings import hiflash_settings
 from hiflash.store.surrogate_file import load_surrogate
 
 __all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv"]
@@ -81,6 +82,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         self.action_space = gymnasium.spaces.Discrete(self._highest + 1)
         self._federation: Federation | None = None
         self._told = _Told()
+        self._over = True  # until the first reset
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -97,7 +99,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
     def step(self, action: np.int64) -> tuple[State, SupportsFloat, bool, bool, dict[str, Any]]:
         """Answer the edge that checks in and let time pass until the next one does."""
         if self._over:
-            raise gymnasium.error.ResetNeeded("the episode is over; call reset()")
+            raise gymnasium.error.ResetNeeded("no episode is under way; call reset()")
         if not (isinstance(action, (int, np.integer)) and 0 <= action <= self._highest):
             raise gymnasium.error.InvalidAction(
                 f"an action is a whole number in 0..{self._highest} "
@@ -249,9 +251,8 @@ def _timeline(ledger: Ledger, lease: Lease) -> Timeline:
 def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) -> Config:
     """Return a configuration whose thresholds are somebody else's business, if it has any."""
     if not isinstance(config, Config):
-        settings = dict(config) if isinstance(config, Mapping) else {}
-        path = None if isinstance(config, Mapping) else config
-        config = Config.load(path, {"method": "hiflash", **settings} if path is None else settings)
+        path, settings = (None, config) if isinstance(config, Mapping) else (config, None)
+        config = Config.load(None, hiflash_settings(path, settings))
     if config.cloud.schedule != "async" or config.federation.flat:
         raise ConfigError(
             f"staleness control is for asynchronous methods with edges, and {config.method} is none; "
@@ -261,7 +262,7 @@ def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) ->
         raise ConfigError(
             'staleness control needs something to reach: set stop.target, and no trainer "none"'
         )
-    return config.with_settings({"cloud.threshold": "random"})
+    return config.with_random_thresholds()
 
 
 def _quiet(*_: Any) -> None:

@@ -9,8 +9,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from hiflash.core.agent import Agent, network_shapes, pooling
+from hiflash.core.agent import NETWORKS, Agent, network_shapes, pooling
 from hiflash.core.observation import FEATURES
+from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 
 __all__ = ["Mlp", "Shared", "make_agent", "q_network"]
@@ -49,6 +50,8 @@ class Shared(nn.Module):
 
 def q_network(network: str, edges: int, threshold_max: int, seed: int) -> nn.Module:
     """Return a new network of an agent's kind with one output for refusing and one per threshold."""
+    if network not in NETWORKS:
+        raise ConfigError(f"network must be one of {', '.join(NETWORKS)}, got {network!r}")
     shapes = network_shapes(network, edges, threshold_max + 2)
     sizes = {
         part: [shapes[f"{part}.0.weight"][1]]

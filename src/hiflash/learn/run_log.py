@@ -34,7 +34,7 @@ def read_log(path: Path, data: Dataset | None, spec: Spec) -> RunLog:
                 updates.append((row["edge"], *granted[row["lease"]]))
             elif row["event"] == "evaluate":
                 evaluations.append((row["version"], row["accuracy"]))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(f"{path}/events.jsonl is not the log of a run ({error}); run it again") from None
     # A model of the surrogate has two numbers for every edge, all of them learned.
     return RunLog(

@@ -54,6 +54,8 @@ def check_representable(config: Config) -> None:
         )
     if config.stop.target == "none":
         problems.append("a surrogate is for runs with a target; set stop.target")
+    elif config.stop.target == 1:
+        problems.append("a surrogate never gets everything right; set stop.target below 1")
     if config.data.name == "none" or config.trainer == "none":
         problems.append(
             'a surrogate stands in for training, and here is none; use data and no trainer "none"'

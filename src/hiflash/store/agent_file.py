@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,4 +95,5 @@ def _whole(value: Any, least: int) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    return isinstance(value, str) or (type(value) in (int, float) and math.isfinite(value))
+    # Compared, not converted: an int may be too large for a float, and a NaN is never less.
+    return isinstance(value, str) or (type(value) in (int, float) and abs(value) <= sys.float_info.max)

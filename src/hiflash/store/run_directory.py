@@ -7,15 +7,18 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hiflash.errors import RunError
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.store.files import remove_leftovers, write_atomic
 
-__all__ = ["RunDirectory", "check_name"]
+__all__ = ["RunDirectory", "check_name", "claimed"]
+
+LOCK = ".lock"
 
 
 def check_name(name: str) -> str:
@@ -28,6 +31,24 @@ def check_name(name: str) -> str:
     return name
 
 
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Keep others out of a folder, which is made if need be and goes again if nothing was written."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file = open(path / LOCK, "ab")  # noqa: SIM115  # closed below
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {error.strerror}; choose another --runs") from None
+    _lock(file, path)
+    try:
+        remove_leftovers(path)
+        yield
+    finally:
+        if [left.name for left in path.iterdir()] == [LOCK]:
+            shutil.rmtree(path)
+        file.close()
+
+
 class RunDirectory:
     """Files of one run. `events.jsonl` grows; everything else is replaced whole.
 
@@ -38,11 +59,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._events = open(path / "events.jsonl", "ab")  # noqa: SIM115  # closed by close()
-        try:
-            fcntl.flock(self._events, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._events.close()
-            raise RunError(f"{path} is in use by another process; wait for it or stop it") from None
+        _lock(self._events, path)
 
     @classmethod
     def create(cls, path: Path, config_toml: str) -> RunDirectory:
@@ -123,3 +140,12 @@ class RunDirectory:
     def _sync_events(self) -> None:
         self._events.flush()
         os.fsync(self._events.fileno())
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    """Keep others out of a folder until the file in it is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise RunError(f"{path} is in use by another process; wait for it or stop it") from None

@@ -27,11 +27,19 @@ def load_surrogate(path: str | Path, config: Config) -> Surrogate:
     """Return the surrogate of a file; "auto" is the one that comes with HiFlash for such a configuration."""
     found = Path(path)
     if path == "auto":
-        found = FOLDER / f"{shipped_name(config.data.name, config.federation.association)}.json"
+        name = shipped_name(config.data.name, config.federation.association)
+        shipped = sorted(file.stem for file in FOLDER.glob("*.json"))
+        if name not in shipped:
+            raise ConfigError(
+                f"no surrogate {name!r} comes with HiFlash; there are: {', '.join(shipped)}. "
+                "Make one with hiflash calibrate, and give the path of its file"
+            )
+        found = FOLDER / f"{name}.json"
     try:
-        content = json.loads(found.read_text())
-    except (OSError, ValueError) as error:
+        content = json.loads(found.read_text(), parse_int=float)  # one with 400 digits is infinite
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{found} is no surrogate ({error}); make one with: hiflash calibrate") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ConfigError(f"{found} is no surrogate of this version; make one with: hiflash calibrate")
-    return Surrogate.from_dict(content.get("parameters", {}))
+    numbers = content.get("parameters")
+    return Surrogate.from_dict(numbers if isinstance(numbers, dict) else {})
