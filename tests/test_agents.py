@@ -131,20 +131,24 @@ def test_keys_of_an_agent_are_only_for_one() -> None:
 def test_auto_is_the_agent_for_the_data_and_the_association(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    names = ["default", "mnist", "mnist-noniid", "femnist"]
+    names = ["default", "mnist", "mnist-noniid", "femnist", "mnist-discard"]
     for number, name in enumerate(names):
         save_agent(tmp_path / f"{name}.safetensors", make_agent(seed=number))
     monkeypatch.setattr(agents, "FOLDER", tmp_path)
     assert agents.shipped() == sorted(names)
 
-    def found(wanted: str, data: str, association: str) -> str:
-        digest = agents.find_agent(acting(wanted, data, association)).digest
+    def found(wanted: str, data: str, association: str, enforce: str = "admit") -> str:
+        digest = agents.find_agent(acting(wanted, data, association, enforce)).digest
         return next(name for n, name in enumerate(names) if make_agent(seed=n).digest == digest)
 
     assert found("auto", "mnist5k", "heterogeneity") == "default"
     assert found("auto", "own", "edge-noniid") == "mnist-noniid"
     assert found("auto", "mnist", "edge-iid") == "mnist"
     assert found("auto", "mnist", "random") == "mnist-noniid"
+    assert found("auto", "mnist", "heterogeneity", "discard") == "mnist-discard"
+    assert found("auto", "mnist", "data", "cancel") == "mnist-discard"
+    assert found("auto", "mnist5k", "heterogeneity", "discard") == "default"  # there is no other
+    assert found("mnist", "mnist", "heterogeneity", "discard") == "mnist"
     assert found("auto", "femnist", "data") == "femnist"
     assert found("auto", "femnist", "latency") == "femnist"
     assert found("mnist", "femnist", "latency") == "mnist"
@@ -184,10 +188,10 @@ def test_a_comparison_without_an_agent_for_its_data_does_not_begin(
     assert not (tmp_path / "runs").exists()
 
 
-def acting(agent: str, data: str, association: str) -> Config:
+def acting(agent: str, data: str, association: str, enforce: str = "admit") -> Config:
     """Return the configuration of a run in which an agent acts."""
     settings = {"cloud.agent": agent, "data.name": data, "federation.association": association}
-    return Config(method="hiflash", **settings)
+    return Config(method="hiflash", **settings, **{"cloud.enforce": enforce})
 
 
 BRIEF = ["--federation.clients=8", "--federation.edges=4", "--stop.communications=6", "--workers=1"]

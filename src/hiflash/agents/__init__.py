@@ -47,13 +47,19 @@ def acting_agent(config: Config) -> Agent | None:
 
 
 def find_agent(config: Config) -> Agent:
-    """Return the agent that `cloud.agent` names; `auto` is the one for the data and the association."""
+    """Return the agent that `cloud.agent` names; `auto` is the one for the data and the association.
+
+    What a threshold does is another thing where everybody may start and late updates are discarded: where
+    there is an agent for that, it is taken.
+    """
     from hiflash.store.agent_file import load_agent
 
     wanted, data, association = config.cloud.agent, config.data.name, config.federation.association
     if is_path(wanted):
         return load_agent(Path(wanted).expanduser())
     name = shipped_name(data, association) if wanted == "auto" else wanted
+    if wanted == "auto" and config.cloud.enforce != "admit" and f"{name}-discard" in shipped():
+        name = f"{name}-discard"
     if name not in shipped():
         which = f' ("auto" with data.name = {data} and association {association})' if wanted == "auto" else ""
         raise ConfigError(
