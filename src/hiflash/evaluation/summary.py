@@ -155,21 +155,23 @@ def _meet(ours: Sequence[Row], theirs: Sequence[Row]) -> bool:
 
 
 def _random_bar(difference: Row, ours: Sequence[Row]) -> dict[str, Any]:
-    _, high = _interval(difference)
     enough = difference["percent"] <= -BELOW_RANDOM
-    outcome = "met" if enough and high < 0 else "missed"
+    outcome = "missed"
+    if enough:
+        outcome = "met" if _known(difference) and difference["high"] < 0 else "not shown"
     said = f"{_cost(difference)} against random thresholds"
     return _bar(f"at least {BELOW_RANDOM:.0f} % below random thresholds", outcome, said, ours)
 
 
 def _fixed_bar(difference: Row, ours: Sequence[Row], best: str) -> dict[str, Any]:
-    low, high = _interval(difference)
-    said = f"{_cost(difference)} against {best}"
+    said, known = f"{_cost(difference)} against {best}", _known(difference)
     if ours[0]["dynamics"] == "static":
-        worst = difference["percent"] if difference["percent_high"] is None else difference["percent_high"]
-        outcome = "missed" if low > 0 else "met" if worst < NOISE else "not shown"
+        met = known and difference["percent_high"] < NOISE
+        missed = known and difference["low"] > 0
+        outcome = "met" if met and not missed else "missed" if missed else "not shown"
         return _bar("no worse than the best fixed threshold within noise", outcome, said, ours)
-    outcome = "met" if high < 0 else "not shown" if difference["mean"] < 0 else "missed"
+    met = known and difference["high"] < 0
+    outcome = "met" if met else "not shown" if difference["mean"] < 0 else "missed"
     return _bar("better than the best fixed threshold", outcome, said, ours)
 
 
@@ -190,10 +192,9 @@ def _bar(bar: str, outcome: str, said: str, ours: Sequence[Row]) -> dict[str, An
     return {"bar": bar, "outcome": outcome, "said": said}
 
 
-def _interval(difference: Row) -> tuple[float, float]:
-    """Return the interval; of a single seed, the value alone."""
-    low, high = difference["low"], difference["high"]
-    return (difference["mean"],) * 2 if low is None else (low, high)
+def _known(difference: Row) -> bool:
+    """Return whether there is an interval: a single seed has none, and shows nothing."""
+    return difference["low"] is not None
 
 
 def _cost(difference: Row) -> str:

@@ -20,6 +20,7 @@ from hiflash.report.canvas import INK, MUTED, legend_below, new_figure, save, st
 __all__ = ["TrainingView", "draw_training", "training_table"]
 
 PLAIN_EVERY_S = 5.0
+BOXES = 15
 COLORS = {"static": "#0072B2", "fluctuating": "#D55E00"}
 
 
@@ -128,7 +129,8 @@ def draw_training(record: Mapping[str, Any], folder: Path) -> list[Path]:
     axes.set_ylabel("Total cost", color=INK)
     axes.set_ylim(bottom=0)
     legend_below(figure, list(axes.get_lines()))
-    rows = [before[0], *trained]
+    step = -(-len(trained) // BOXES)
+    rows = [before[0], *trained[::-step][::-1]]  # the last one always, and no more than there is room for
     return [*save(figure, folder / "training"), *draw_threshold_boxes(rows, folder / "thresholds")]
 
 
