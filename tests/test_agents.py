@@ -167,10 +167,11 @@ def test_an_agent_that_does_not_ship_is_an_error_that_lists_those_that_do(
 
 @pytest.mark.parametrize("association", ["heterogeneity", "random"])
 def test_nothing_that_was_made_for_digits_decides_on_cifar10(association: str) -> None:
-    there = "default, femnist, mnist, mnist-noniid"
+    there = "default, femnist, mnist, mnist-discard, mnist-noniid"
+    curves = "default, femnist, mnist, mnist-noniid"
     with pytest.raises(ConfigError, match=rf"no agent 'cifar10' .*: {there}\. .* --cloud.threshold parallel"):
         agents.find_agent(acting("auto", "cifar10", association))
-    with pytest.raises(ConfigError, match=rf"no surrogate 'cifar10' .*: {there}\. Make one with hiflash"):
+    with pytest.raises(ConfigError, match=rf"no surrogate 'cifar10' .*: {curves}\. Make one with hiflash"):
         load_surrogate("auto", acting("auto", "cifar10", association))
     assert agents.find_agent(acting("mnist", "cifar10", association)).digest  # asked for by name
     for data in ("mnist5k", "own"):
