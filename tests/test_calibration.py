@@ -166,6 +166,13 @@ def test_a_damaged_log_is_refused(
             read_log(tmp_path, data, spec)
 
 
+def the_command(folder: Path) -> list[str]:
+    """Return the command that makes what `calibrated` has."""
+    words = ["calibrate", "--runs", str(folder.parent), "--name", "small", "--fit-seeds", "5,6"]
+    words += ["--check-seeds", "1,2", "--check-policies", "random,fixed-0"]
+    return words + [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
+
+
 def test_the_command_can_be_interrupted_while_it_checks(
     calibrated: tuple[Path, hiflash.Calibration, dict[str, Any]],
     capsys: pytest.CaptureFixture[str],
@@ -176,10 +183,7 @@ def test_the_command_can_be_interrupted_while_it_checks(
     rehearsed: list[int] = []
     monkeypatch.setattr("hiflash.learn.rehearsal.rehearse", lambda *_: rehearsed.append(1))
     monkeypatch.setattr("hiflash.cli.calibrate.pause_on_signal", lambda: lambda: len(rehearsed) == 8)
-    words = ["calibrate", "--runs", str(folder.parent), "--name", "small", "--fit-seeds", "5,6"]
-    words += ["--check-seeds", "1,2", "--check-policies", "random,fixed-0"]
-    words += [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
-    assert main(words) == 130
+    assert main(the_command(folder)) == 130
     assert len(rehearsed) == 8  # of the first of four runs
     assert f"paused; give the same command again to go on with {folder}" in capsys.readouterr().err
 
@@ -192,12 +196,9 @@ def test_the_command_prints_one_object_and_goes_on_with_what_is_there(
     folder, calibration, _ = calibrated
     monkeypatch.setattr("hiflash.calibration.REHEARSALS", 2)
     monkeypatch.setattr("hiflash.report.calibration_figures.draw_calibration", lambda *_: [])
-    words = ["calibrate", "--runs", str(folder.parent), "--name", "small", "--fit-seeds", "5,6"]
-    words += ["--check-seeds", "1,2", "--check-policies", "random,fixed-0"]
-    words += [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
-    assert main([*words, "--json"]) == 0
+    assert main([*the_command(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(calibration.numbers()))
-    assert main(words) == 0
+    assert main(the_command(folder)) == 0
     out = capsys.readouterr().out
     assert "surrogate and real runs: to 50% accuracy, mean of 2 seeds" in out
     assert "rank correlation" in out

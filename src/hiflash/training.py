@@ -141,7 +141,7 @@ class Training:
             done = len(self.episodes)
             if done % self.settings.check_every == 0 or done == self.settings.episodes:
                 values = Forward(self.learner.spec.split(self.learner.average))
-                found = self._check("agent", lambda state: int(values(state).argmax()), done, pause)  # noqa: B023
+                found = self._check("agent", partial(_best, values), done, pause)
                 if all(found["cost"] <= check["cost"] for check in self.checks if check["episode"]):
                     self.best = self.learner.average.copy()
                 self.checks.append(found)
@@ -306,6 +306,10 @@ def _usual(threshold_max: int, seed: int) -> dict[str, Callable[[Weights], int]]
     stream = rng(seed, "random actions")
     fixed = {f"fixed-{k}": partial(_always, k + 1) for k in (0, 1, 2, 4, 8) if k <= threshold_max}
     return {"random": lambda state: int(stream.integers(threshold_max + 2)), **fixed}
+
+
+def _best(values: Forward, state: Weights) -> int:
+    return int(values(state).argmax())
 
 
 def _always(action: int, state: Weights) -> int:

@@ -84,9 +84,8 @@ def _check_agents(cells: Sequence[Cell]) -> None:
     from hiflash.parts import threshold_policy
 
     acting = [cell.config for cell in cells if cell.config.cloud.threshold == "agent"]
-    unlike = {
-        (config.cloud.agent, config.federation.association, config.data.name, config.units): config
-        for config in acting
+    unlike = {  # whatever decides which agent is taken, and whether it fits
+        (c.cloud.agent, c.cloud.enforce, c.federation.association, c.data.name, c.units): c for c in acting
     }
     for config in unlike.values():
         threshold_policy(config)

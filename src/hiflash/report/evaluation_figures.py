@@ -55,6 +55,7 @@ def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence
     figure = new_figure(1.4 + 4.9 * len(kinds), 1.8 + 0.3 * len(table), title)
     row = figure.subplots(1, len(kinds), squeeze=False, sharey=True, sharex=True)[0]
     told_runs = [run for runs in table.values() for run in runs.values()]
+    most = max(run["runs"] for run in told_runs)
     about = (
         "Total cost (mean and deviation over seeds)"
         if any(r["runs"] > 1 for r in told_runs)
@@ -68,7 +69,7 @@ def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence
         best = told["comparisons"].get(condition, {}).get(kind, {}).get("best_fixed")
         for place, (policy, runs) in enumerate(table.items()):
             if kind in runs:
-                _draw_policy(axes, place, runs[kind], best=policy == best)
+                _draw_policy(axes, place, runs[kind], most, best=policy == best)
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
     row[0].set_yticks(range(len(table)), list(table))
@@ -92,7 +93,7 @@ def _legend(figure: Figure, handles: Sequence[Patch]) -> None:
     )
 
 
-def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], *, best: bool) -> None:
+def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], most: int, *, best: bool) -> None:
     start = 0.0
     for name, (_, colour) in _PARTS.items():
         axes.barh(place, run[name]["mean"], left=start, height=0.66, color=colour)
@@ -102,6 +103,7 @@ def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], *, best: bool) 
     if deviation:
         axes.errorbar(total["mean"], place, xerr=deviation, color=INK, capsize=2.5, lw=1.0)
     mark = "*" if run["reached"] < run["runs"] else ""
+    mark += f"  {run['runs']} of {most} seeds" if run["runs"] < most else ""
     axes.annotate(
         spread(total["mean"], total["spread"], "count") + mark + ("  best fixed" if best else ""),
         (total["mean"] + deviation, place),

@@ -109,9 +109,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 def _fields(value: Any) -> Iterable[str]:
     """Return the names of what a record is made from."""
-    if isinstance(value, tuple):
-        return value._fields  # type: ignore[attr-defined,no-any-return]  # a NamedTuple
-    return [field.name for field in dataclasses.fields(value) if field.init]
+    named: tuple[str, ...] | None = getattr(value, "_fields", None)  # of a NamedTuple
+    return [field.name for field in dataclasses.fields(value) if field.init] if named is None else named
 
 
 def _decode(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
