@@ -44,7 +44,7 @@ def edges(data: str, seeds: int) -> dict[str, Any]:
 
 def slow_edge(data: str, seeds: int) -> dict[str, Any]:
     """Return how often the agent refuses edge 0, ten times as slow, and the others, seed by seed."""
-    from hiflash.core.agent import Forward
+    from hiflash.core.agent import Forward, permitted
     from hiflash.parts import THRESHOLDS
 
     base = {"method": "hiflash", "data.name": data, "resources.slow_edge": 10.0}
@@ -56,7 +56,7 @@ def slow_edge(data: str, seeds: int) -> dict[str, Any]:
         asked, refused = [0] * env.config.federation.edges, [0] * env.config.federation.edges
         over = False
         while not over:
-            edge, action = info["edge"], int(values(state).argmax())
+            edge, action = info["edge"], int(permitted(values(state), state).argmax())
             asked[edge] += 1
             refused[edge] += action == 0
             state, _, terminated, truncated, info = env.step(action)

@@ -57,6 +57,16 @@ def test_an_agent_decides_thresholds(run_tiny: Callable[..., Any], agent_file: P
     assert result.digest != run_tiny().digest
 
 
+def test_an_agent_that_would_refuse_everybody_for_ever_gets_there(
+    run_tiny: Callable[..., Any], tmp_path: Path
+) -> None:
+    agent = make_agent()
+    agent.arrays["head.4.bias"][0] = 1e6
+    save_agent(tmp_path / "agent.safetensors", agent)
+    result = run_tiny(**with_agent(tmp_path / "agent.safetensors", **{"stop.virtual_s": 500.0}))
+    assert result.communications == 60
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("network", ["paper", "shared"])
 @pytest.mark.usefixtures("no_figures")

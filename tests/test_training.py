@@ -126,6 +126,36 @@ def test_no_seed_of_a_training_is_one_of_an_evaluation(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("changed", "slowest"),
+    [
+        ({}, [1] * 14 + [10] * 2),
+        ({"resources.slow_edge": 3.0}, [3] * 16),
+        ({"mobility.moves_per_s": 0.1}, [1] * 16),
+    ],
+)
+def test_two_episodes_of_sixteen_have_a_slow_edge_unless_the_federation_is_special(
+    changed, slowest, tmp_path, monkeypatch
+):
+    found = []
+
+    class NotedError(Exception):
+        pass
+
+    def noted(self, *, seed=None, options=None):
+        found.append((self.config.resources.slow_edge, self.config.resources.fluctuation))
+        raise NotedError
+
+    monkeypatch.setattr(StalenessEnv, "reset", noted)
+    monkeypatch.setattr(Training, "worth", 1.0)
+    own = Training(Config(**SMALL, **changed), QUICK, TrainingSettings(), tmp_path / "a")
+    for number in range(16):
+        with pytest.raises(NotedError):
+            own._episode(number, lambda: False)
+    assert [slow for slow, _ in found] == slowest
+    assert [moves for _, moves in found] == ["off", "on"] * 8
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"check_every": 0}, "check_every must be at least 1, got 0"),

@@ -15,8 +15,8 @@ import numpy as np
 
 from hiflash.agents import TRAINING_SEEDS
 from hiflash.config import Config
-from hiflash.core.agent import REMAINING, Agent, Forward
-from hiflash.core.observation import FEATURES
+from hiflash.core.agent import Agent, Forward, permitted
+from hiflash.core.observation import FEATURES, REMAINING
 from hiflash.core.surrogate import Surrogate
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.learn.ddqn import DdqnSettings, Learner
@@ -39,6 +39,7 @@ FIRST_EPISODE = TRAINING_SEEDS + 1_000
 SCALE = 0.2  # rewards of about one: learning rates are made for these
 LAST_RATE = 0.02  # of the first learning rate
 MOST_REFUSED = 0.95  # random actions refuse in every episode at another rate: from crowded to one at a time
+SLOWER, SLOW_EVERY = 10.0, 16  # two episodes of sixteen have one edge that takes so many times as long
 KEPT_THRESHOLDS = 2_000  # of a check, for the figure
 
 
@@ -88,16 +89,21 @@ class Training:
             if getattr(settings, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(settings, name)}")
         self.config, self.settings, self.folder = config, settings, folder
-        self.envs = [
-            StalenessEnv(
-                config.with_settings({"resources.fluctuation": fluctuation}),
-                fidelity=settings.fidelity,
-                surrogate=surrogate,
-                max_slots=settings.max_slots,
-                discount=settings.discount,
-            )
-            for fluctuation in DYNAMICS[settings.dynamics]
-        ]
+        alike = config.resources.slow_edge == 1 and not config.mobility.active
+        slower = {"resources.slow_edge": SLOWER} if alike else {}
+        self.envs, self.slow_envs = (
+            [
+                StalenessEnv(
+                    config.with_settings({"resources.fluctuation": fluctuation, **changed}),
+                    fidelity=settings.fidelity,
+                    surrogate=surrogate,
+                    max_slots=settings.max_slots,
+                    discount=settings.discount,
+                )
+                for fluctuation in DYNAMICS[settings.dynamics]
+            ]
+            for changed in ({}, slower)
+        )
         edges, self.threshold_max = config.federation.edges, config.cloud.threshold_max
         self.network = q_network(settings.network, edges, self.threshold_max, config.seed)
         (width,) = self.envs[0].observation_space.shape or (0,)
@@ -153,7 +159,8 @@ class Training:
     def _episode(self, number: int, pause: Callable[[], bool]) -> dict[str, Any]:
         """Run one episode, learn from it, and return its row."""
         settings, learner = self.settings, self.learner
-        env = self.envs[number % len(self.envs)]
+        envs = self.slow_envs if number % SLOW_EVERY >= SLOW_EVERY - 2 else self.envs
+        env = envs[number % len(envs)]
         state, info = env.reset(seed=FIRST_EPISODE + number)
         learner.slow_down(learner.settings.lr * max(LAST_RATE, 1 - number / settings.episodes))
         worth = self.worth if settings.progress_reward else 0.0
@@ -254,7 +261,7 @@ class Training:
 
     def close(self) -> None:
         """End the workers of real environments."""
-        for env in self.envs:
+        for env in (*self.envs, *self.slow_envs):
             env.close()
 
     def _refuse_others(self) -> None:
@@ -309,7 +316,7 @@ def _usual(threshold_max: int, seed: int) -> dict[str, Callable[[Weights], int]]
 
 
 def _best(values: Forward, state: Weights) -> int:
-    return int(values(state).argmax())
+    return int(permitted(values(state), state).argmax())
 
 
 def _always(action: int, state: Weights) -> int:

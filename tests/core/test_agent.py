@@ -12,12 +12,19 @@ from hypothesis.extra import numpy as arrays_of
 
 from hiflash.core import agent as module
 from hiflash.core.agent import Agent, AgentPolicy, Forward, network_shapes, pooling
-from hiflash.core.staleness import REFUSE, CloudView
+from hiflash.core.staleness import REFUSE, CloudView, LeaseView
 from hiflash.errors import ConfigError, RunError
 from hiflash.messages import EdgeCosts
 from hiflash.seeding import rng
 
-VIEW = CloudView(now=0.0, version=0, leases=(), costs={0: EdgeCosts(1, 1, 0, 1, 0)}, examples={0: 5, 1: 5})
+IDLE = CloudView(
+    now=0.0,
+    version=0,
+    leases=(),
+    costs={0: EdgeCosts(1, 1, 0, 1, 0), 1: EdgeCosts(1, 1, 0, 5, 0)},
+    examples={0: 5, 1: 5},
+)
+VIEW = IDLE._replace(leases=(LeaseView(edge=1, base_version=0, threshold=9, granted_at=0.0, eta=5.0),))
 
 
 def drawn_agent(network: str, edges: int | None, threshold_max: int = 4, seed: int = 0) -> Agent:
@@ -131,6 +138,16 @@ def test_the_best_action_is_the_threshold_after_the_refusal():
     assert decided(1, 2, 3, 9) == 2
     assert decided(1, 5, 3, 9, threshold_max=1) == 0  # 9 would be threshold 2: the best of what is left
     assert decided(-3, -1, -1, -2) == 0  # of equals the smaller threshold
+
+
+def test_an_agent_does_not_wait_for_nobody():
+    policy = AgentPolicy(constant_agent(9, 1, 3, 2), edges=2, threshold_max=16)
+    assert policy.decide(VIEW, 0) == REFUSE  # edge 1 is at work
+    assert policy.decide(IDLE, 0) == 1  # nobody is, and there is none faster: the best but a refusal
+    assert policy.decide(IDLE, 1) == REFUSE  # edge 0 will ask and is faster
+    drawing = AgentPolicy(constant_agent(9, 1, 3, 2), edges=2, threshold_max=16, temperature=5.0)
+    drawn = {drawing.decide(IDLE, 0) for _ in range(200)}
+    assert drawn == {0, 1, 2}
 
 
 def test_what_an_agent_sees_decides(monkeypatch):

@@ -1,8 +1,9 @@
 """The state that a policy sees, worked by hand."""
 
 import numpy as np
+import pytest
 
-from hiflash.core.observation import observe
+from hiflash.core.observation import observe, waits_for_nobody
 from hiflash.core.staleness import CloudView, LeaseView
 from hiflash.messages import EdgeCosts
 
@@ -39,3 +40,29 @@ def test_nothing_is_shown_as_larger_than_ten():
 
 def test_nobody_checks_in():
     assert not observe(view(), None).reshape(5, 3)[4].any()
+
+
+@pytest.mark.parametrize(
+    ("durations", "edge", "waits"),
+    [
+        ([3.0, 1.0, 2.0], 1, True),  # the fastest
+        ([3.0, 1.0, 2.0], 2, True),  # two of three are as slow or slower
+        ([3.0, 1.0, 2.0], 0, False),  # two are faster
+        ([2.0, 1.0, 0.0], 1, True),
+        (
+            [2.0, 1.0, 0.0],
+            0,
+            False,
+        ),  # one of the two that have declared anything is faster, and edge 2 unknown
+        ([2.0, 2.0, 2.0], 2, True),  # all alike
+    ],
+)
+def test_refusing_the_faster_half_is_waiting_for_nobody(durations, edge, waits):
+    costs = {
+        m: EdgeCosts(compute_s=1.0, send_s=1.0, down_s=0.0, train_s=duration, up_s=0.0)
+        for m, duration in enumerate(durations)
+        if duration
+    }
+    assert waits_for_nobody(observe(view(costs=costs), edge)) == waits
+    running = LeaseView(edge=(edge + 1) % 3, base_version=6, threshold=3, granted_at=4.9, eta=5.4)
+    assert not waits_for_nobody(observe(view((running,), costs), edge))

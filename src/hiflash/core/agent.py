@@ -17,16 +17,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hiflash.core.observation import FEATURES, observe
+from hiflash.core.observation import CHECKING_IN, FEATURES, REMAINING, observe, waits_for_nobody
 from hiflash.core.staleness import CloudView
 from hiflash.core.state import Stateful
 from hiflash.errors import ConfigError, RunError
 from hiflash.messages import Weights
 from hiflash.seeding import rng
 
-__all__ = ["NETWORKS", "REMAINING", "Agent", "AgentPolicy", "Forward", "network_shapes", "pooling"]
+__all__ = ["NETWORKS", "Agent", "AgentPolicy", "Forward", "network_shapes", "permitted", "pooling"]
 
-REMAINING, CHECKING_IN = 3, 4  # where T_rem and checking_in stand among an edge's features
 CROWD = 5  # sums over running edges, and their number, come in fives: about 1, like everything else
 
 PAPER_HIDDEN = (50, 30)
@@ -68,6 +67,17 @@ class Forward:
         *hidden, (weight, bias) = self.head
         values = _relu_layers(hidden, x) @ weight + bias
         return values.reshape(*states.shape[:-1], -1)
+
+
+def permitted(values: Weights, state: Weights) -> Weights:
+    """Return the values of all actions in a state, with none for a refusal that only lets time pass.
+
+    Where edges are unlike those that it was trained with, an agent may like none of them, and refuse all of
+    them for ever.
+    """
+    if waits_for_nobody(state):
+        values[0] = -np.inf
+    return values
 
 
 def pooling(states: Weights) -> tuple[Weights, Weights, Weights]:
@@ -161,7 +171,8 @@ class AgentPolicy(Stateful):
 
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the threshold that the agent chooses, or `REFUSE`."""
-        values = self.agent.values(observe(view, edge))[: self.actions]
+        state = observe(view, edge)
+        values = permitted(self.agent.values(state), state)[: self.actions]
         self.asked += 1
         if self.temperature == 0:
             return int(values.argmax()) - 1  # action 0 is to refuse

@@ -7,9 +7,10 @@ import numpy.typing as npt
 
 from hiflash.core.staleness import CloudView
 
-__all__ = ["FEATURES", "LIMIT", "observe"]
+__all__ = ["CHECKING_IN", "FEATURES", "LIMIT", "REMAINING", "observe", "waits_for_nobody"]
 
 FEATURES = 5
+DURATION, REMAINING, CHECKING_IN = 2, 3, 4  # where T_train, T_rem and checking_in stand among them
 LIMIT = 10.0  # nothing is shown as larger, so that one very slow edge cannot drown all others
 SLOTS = 10.0  # a usual lease lasts about so many slots, which makes times as large as costs
 
@@ -34,3 +35,17 @@ def observe(view: CloudView, edge: int | None) -> npt.NDArray[np.float32]:
     if edge is not None:
         state[4 * units + edge] = 1.0
     return np.minimum(np.array(state, np.float32), np.float32(LIMIT))
+
+
+def waits_for_nobody(state: npt.NDArray[np.float32]) -> bool:
+    """Return whether to refuse the edge that checks in is to wait for nobody.
+
+    No edge runs, and of those that have declared their costs more than half take as long or longer.
+    """
+    features = state.reshape(FEATURES, -1)
+    if features[REMAINING].any():
+        return False
+    durations = features[DURATION]
+    own = float(durations @ features[CHECKING_IN])
+    declared = np.count_nonzero(durations)
+    return bool(2 * np.count_nonzero(durations >= own) > declared)
