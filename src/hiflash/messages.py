@@ -2,6 +2,7 @@
 
 Messages are plain frozen data: they carry `now` in seconds of whatever clock the engine keeps, and
 nothing in them refers to a file, a socket or a process. `Cloud` and `Edge` turn them into each other.
+Some that every lease needs are tuples, which take a third of the time of a frozen dataclass to make.
 """
 
 from __future__ import annotations
@@ -66,8 +67,7 @@ class EdgeCosts(NamedTuple):
         return self.down_s + self.train_s + self.up_s
 
 
-@dataclass(frozen=True, slots=True)
-class CheckIn:
+class CheckIn(NamedTuple):
     """An idle edge asks for the model. `request_id` rises with every new request of that edge."""
 
     edge: int
@@ -101,21 +101,8 @@ class Grant:
     weights: Weights
     now: float
 
-    def at(self, now: float) -> Grant:
-        """Return the same grant, received now."""
-        return Grant(
-            self.edge,
-            self.request_id,
-            self.lease_id,
-            self.base_version,
-            self.threshold,
-            self.weights,
-            now,
-        )
 
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(NamedTuple):
     """No grant this time: the policy said no (`refused`) or the threshold would be broken (`waited`)."""
 
     edge: int
@@ -137,8 +124,7 @@ class Upload:
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What became of an upload: `applied`, `buffered` or `rejected`, and why if rejected."""
 
     edge: int
@@ -274,8 +260,7 @@ class Round:
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """All that came of an edge round at once, where nothing is trained and nobody sends a model."""
 
     lease_id: int

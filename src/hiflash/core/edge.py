@@ -209,9 +209,7 @@ class Edge(Stateful):
         """Take one event and return what follows from it, in order."""
         match event:
             case Grant() if self._new(event):
-                self.grant, self.index, self.model, self.seen = event, 0, event.weights, set()
-                self.grants += 1
-                return self._start(event.now)
+                return self._accept(event, event.now)
             case ClientUpdate() if self._wanted(event):
                 self.updates[event.client] = event
                 return self._close(event.now) if len(self.updates) == len(self.expected) else []
@@ -239,9 +237,10 @@ class Edge(Stateful):
 
     def received(self, grant: Grant, now: float) -> list[Any]:
         """Take a grant that was sent at `grant.now` and arrives now."""
-        if self._new(grant):
-            self.estimates = self.estimates.observe_down(now - grant.now)
-        return self.handle(grant.at(now))
+        if not self._new(grant):
+            return []
+        self.estimates = self.estimates.observe_down(now - grant.now)
+        return self._accept(grant, now)
 
     def _draw_rounds(self, draw: int) -> int:
         return int(once(self.seed, "edge_rounds", self.edge, draw).choice(self.edge_rounds))
@@ -261,6 +260,11 @@ class Edge(Stateful):
             and type(update.examples) is int
             and 0 < update.examples <= self.plans[update.client].examples
         )
+
+    def _accept(self, grant: Grant, now: float) -> list[Any]:
+        self.grant, self.index, self.model, self.seen = grant, 0, grant.weights, set()
+        self.grants += 1
+        return self._start(now)
 
     def _start(self, now: float) -> list[Any]:
         grant = self._held()

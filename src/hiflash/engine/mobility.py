@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -153,7 +153,7 @@ class Mobility(Stateful):
         self.membership.returned(check_in.edge)
         effects = self._settle(now)
         if not any(effect.edge == check_in.edge for effect in effects):
-            effects.append(replace(check_in, now=now))
+            effects.append(check_in.at(now))
         return effects
 
     def clusters(self) -> list[list[int]]:

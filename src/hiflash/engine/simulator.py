@@ -53,7 +53,7 @@ StandIn = Callable[[int, Weights, int], Weights]
 """From an edge, the model it received and its edge rounds to what training would have made of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RoundEnd:
     """An edge round is over in virtual time."""
 

@@ -41,7 +41,7 @@ class RoundTiming(NamedTuple):
     reported_send_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Timeline:
     """A lease in virtual time from the grant to the arrival of its upload.
 
@@ -57,8 +57,8 @@ class Timeline:
 
     def __post_init__(self) -> None:
         """Work out what follows from the rounds."""
-        object.__setattr__(self, "arrives_at", self.rounds[-1].ends_at + self.up_s)
-        object.__setattr__(self, "total_compute_s", self.compute_s(len(self.rounds)))
+        self.arrives_at = self.rounds[-1].ends_at + self.up_s
+        self.total_compute_s = self.compute_s(len(self.rounds))
 
     def compute_s(self, rounds: int) -> float:
         """Return the client seconds spent computing in the first rounds."""
