@@ -320,6 +320,26 @@ def test_a_view_shows_leases_costs_and_version():
     assert view.costs[0].duration_s == 10.0
 
 
+def test_a_view_is_kept_until_a_lease_comes_or_goes():
+    cloud = make(threshold=4)
+    (a,) = ask(cloud, 0, now=1.0, duration=10.0)
+    assert cloud.view(1.0) is cloud.view(1.0)
+    ask(cloud, 1, now=1.0, duration=6.0)
+    assert [lease.edge for lease in cloud.view(1.0).leases] == [0, 1]
+    deliver(cloud, a, now=1.0)
+    view = cloud.view(1.0)
+    assert (view.version, [lease.edge for lease in view.leases]) == (1, [1])
+
+
+def test_a_view_after_going_back_shows_the_leases_of_then():
+    cloud, other = make(threshold=4), make(threshold=4)
+    ask(cloud, 0, now=1.0)
+    ask(other, 1, now=1.0)  # one lease of one grant too
+    assert [lease.edge for lease in cloud.view(1.0).leases] == [0]
+    cloud.restore(other.snapshot())
+    assert [lease.edge for lease in cloud.view(1.0).leases] == [1]
+
+
 def test_a_restored_cloud_goes_on_alike():
     def fresh():
         return make(

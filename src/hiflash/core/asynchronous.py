@@ -70,17 +70,22 @@ class AsyncCloud(Cloud):
         self.concurrency = concurrency
         self.cost_unit_s = cost_unit_s
         self._first_draw = (-1, 0, 0)  # slot, how many waited, and which of them is first
+        self._viewed: tuple[tuple[float, int, int, int], CloudView] | None = None
         self.buffered: tuple[int, ...] = ()  # leases whose updates wait in the mixing rule's buffer
 
     def view(self, now: float) -> CloudView:
-        """Return what a policy may look at."""
-        leases = [
-            LeaseView(lease.edge, lease.base_version, lease.threshold, lease.granted_at, max(now, lease.eta))
-            for lease in self.leases.values()
-        ]
-        return CloudView(
-            now, self.version, tuple(leases), self.costs, self.examples, self.slot_s, self.cost_unit_s
-        )
+        """Return what a policy may look at; asked twice, it is made once."""
+        state = (now, self.version, self.next_lease, len(self.leases))  # no lease is new, none has gone
+        if self._viewed is None or self._viewed[0] != state:
+            leases = [
+                LeaseView(held.edge, held.base_version, held.threshold, held.granted_at, max(now, held.eta))
+                for held in self.leases.values()
+            ]
+            view = CloudView(
+                now, self.version, tuple(leases), self.costs, self.examples, self.slot_s, self.cost_unit_s
+            )
+            self._viewed = state, view
+        return self._viewed[1]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state, the policy's and the mixing rule's included."""
@@ -89,6 +94,7 @@ class AsyncCloud(Cloud):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
         super().restore(state)
+        self._viewed = None
         self.policy.restore(state["policy"])
         self.mixing.restore(state["mixing"])
 

@@ -25,16 +25,18 @@ def observe(view: CloudView, edge: int | None) -> npt.NDArray[np.float32]:
     units = len(view.examples)
     state = [0.0] * (FEATURES * units)  # an array takes single numbers several times as slowly
     compute_unit_s, send_unit_s = view.cost_unit_s
-    time_unit_s = SLOTS * view.slot_s
+    now, slot_s = view.now, view.slot_s
+    time_unit_s = SLOTS * slot_s
     for m, (compute_s, send_s, down_s, train_s, up_s) in view.costs.items():
         state[m] = compute_s / compute_unit_s
         state[units + m] = send_s / send_unit_s
         state[2 * units + m] = (down_s + train_s + up_s) / time_unit_s
     for lease in view.leases:
-        state[3 * units + lease.edge] = max(lease.eta - view.now, view.slot_s) / time_unit_s
+        state[3 * units + lease.edge] = max(lease.eta - now, slot_s) / time_unit_s
     if edge is not None:
         state[4 * units + edge] = 1.0
-    return np.minimum(np.array(state, np.float32), np.float32(LIMIT))
+    seen = np.array(state, np.float32)
+    return seen if max(state) <= LIMIT else np.minimum(seen, np.float32(LIMIT))
 
 
 def waits_for_nobody(state: npt.NDArray[np.float32]) -> bool:
