@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from hiflash.seeding import once, rng
+from hiflash.seeding import Streams, once, rng
 
 
 def head(*names: int | str, seed: int = 0) -> list[int]:
@@ -67,6 +67,14 @@ def test_neighbouring_streams_are_not_correlated():
 def test_a_draw_at_once_is_the_first_draw_of_the_stream(draw):
     for number in range(20):
         assert draw(once(3, "wan", "up", number)) == draw(rng(3, "wan", "up", number))
+
+
+@pytest.mark.parametrize("numbers", [(3,), (3, 0, 45), (np.int64(3), 7)])
+def test_streams_that_begin_alike_are_those_of_their_whole_names(numbers):
+    streams = Streams(3, "wan", "it's up")
+    for last in range(20):
+        drawn = streams.once(*numbers, last).standard_normal(5).tolist()
+        assert drawn == rng(3, "wan", "it's up", *numbers, last).standard_normal(5).tolist()
 
 
 def test_a_draw_at_once_is_not_disturbed_by_other_threads():

