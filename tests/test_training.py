@@ -128,12 +128,12 @@ def test_no_seed_of_a_training_is_one_of_an_evaluation(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changed", "slowest"),
     [
-        ({}, [1] * 14 + [10] * 2),
+        ({}, 2 * ([1] * 6 + [10] * 2)),
         ({"resources.slow_edge": 3.0}, [3] * 16),
         ({"mobility.moves_per_s": 0.1}, [1] * 16),
     ],
 )
-def test_two_episodes_of_sixteen_have_a_slow_edge_unless_the_federation_is_special(
+def test_two_episodes_of_eight_have_a_slow_edge_unless_the_federation_is_special(
     changed, slowest, tmp_path, monkeypatch
 ):
     found = []

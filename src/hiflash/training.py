@@ -39,7 +39,7 @@ FIRST_EPISODE = TRAINING_SEEDS + 1_000
 SCALE = 0.2  # rewards of about one: learning rates are made for these
 LAST_RATE = 0.02  # of the first learning rate
 MOST_REFUSED = 0.95  # random actions refuse in every episode at another rate: from crowded to one at a time
-SLOWER, SLOW_EVERY = 10.0, 16  # two episodes of sixteen have one edge that takes so many times as long
+SLOWER, SLOW_EVERY = 10.0, 8  # two episodes of eight have one edge that takes so many times as long
 KEPT_THRESHOLDS = 2_000  # of a check, for the figure
 
 
