@@ -106,6 +106,7 @@ def _told(row: dict[str, Any]) -> dict[str, float]:
     granted = [threshold for threshold in thresholds if threshold >= 0]
     return {
         "mean_granted_threshold": statistics.mean(granted),
+        "mean_action": statistics.mean(thresholds),
         "refused": 1 - len(granted) / len(thresholds),
         "parallelism": row["parallelism"],
         "cost": row["cost"],

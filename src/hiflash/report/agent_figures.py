@@ -17,6 +17,9 @@ from hiflash.report.canvas import FONT, INK, new_figure, save, style
 __all__ = ["draw_sigma", "draw_threshold_boxes"]
 
 _BOX, _LINE, _BAR = "#88AACC", "#882255", "#CCBB44"
+_DECIDED: dict[str, Any] = {
+    "linestyle": "", "marker": "D", "markersize": 6, "mfc": _BAR, "mec": INK,
+}  # fmt: skip
 
 
 def draw_threshold_boxes(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
@@ -55,7 +58,10 @@ def draw_sigma(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
 
 
 def _draw_boxes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw a box from the first to the third quartile of what was granted, its median, and its mean."""
+    """Draw a box from the first to the third quartile of what was granted, its median, and its mean.
+
+    A diamond is the mean over all that was decided: the paper's action, which is -1 for a refusal.
+    """
     granted = [[threshold for threshold in row["thresholds"] if threshold != REFUSE] for row in rows]
     full = [(place, sample) for place, sample in enumerate(granted) if sample]
     axes.boxplot(
@@ -72,8 +78,10 @@ def _draw_boxes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
         whiskerprops={"color": INK, "linewidth": 0.8},
         capprops={"color": INK, "linewidth": 0.8},
     )
+    decided = [float(np.mean(row["thresholds"])) for row in rows]
+    axes.plot(range(len(rows)), decided, **_DECIDED, zorder=4)
     axes.set_ylabel("Threshold", fontsize=FONT, color=INK)
-    axes.set_ylim(bottom=-0.5)
+    axes.set_ylim(bottom=REFUSE - 0.5)
     axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.grid(visible=False, axis="x")
 
@@ -101,8 +109,9 @@ def _legend(figure: Figure) -> None:
     handles = [
         Line2D([], [], color=_LINE, linewidth=2, label="median"),
         Line2D([], [], linestyle="", marker="o", mfc="white", mec=INK, label="mean"),
+        Line2D([], [], **_DECIDED, label="mean with refusals as -1"),
         Patch(facecolor=_BOX, edgecolor=INK, label="quartiles, whiskers from 5 % to 95 %"),
     ]
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=FONT, labelcolor=INK
+        handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=FONT, labelcolor=INK
     )
