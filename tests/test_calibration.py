@@ -52,6 +52,12 @@ def test_what_is_checked_fits_the_federation_or_is_as_asked() -> None:
     assert names == ["random-s1", "fixed-0-s1", "fixed-1-s1", "fixed-2-s1", "fixed-4-s1", "skip-2-s1"]
     asked = plan(check_policies="latency,fixed-3", check_seeds=[1])
     assert [cell.name for cell in asked if cell.tags["use"] == "check"] == ["latency-s1", "fixed-3-s1"]
+    (agent,) = plan(check_policies="agent", check_seeds=[1], settings={"cloud.agent": "mnist"})[-1:]
+    assert (agent.name, agent.config.cloud.threshold, agent.config.cloud.agent) == (
+        "agent-s1",
+        "agent",
+        "mnist",
+    )
 
 
 @pytest.mark.parametrize(

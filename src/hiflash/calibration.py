@@ -148,13 +148,15 @@ def plan(
     policies = list(_usual_policies(base)) if check_policies is None else listed("policies", check_policies)
     if not policies:
         raise ConfigError("policies must be a list like random,fixed-2,skip-5, got none")
+    agent = {"cloud.agent": given.pop("cloud.agent", "auto")} if "agent" in policies else {}
     wanted = [("fit", "random", seed) for seed in fit]
     wanted += [("fit", "uneven", seed) for seed in fit[: -(-len(fit) // 4)]]
     wanted += [("check", policy, seed) for policy in policies for seed in check]
     cells, problems = [], {}
     for use, policy, seed in wanted:
         try:
-            own = Config.load(None, {**given, **policy_settings(policy), "seed": seed})
+            acting = agent if policy == "agent" else {}
+            own = Config.load(None, {**given, **policy_settings(policy), **acting, "seed": seed})
         except ConfigError as error:
             problems.update(dict.fromkeys(f"{policy}: {problem}" for problem in error.problems))
         else:

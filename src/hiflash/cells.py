@@ -58,14 +58,14 @@ def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
 def policy_settings(policy: str) -> dict[str, Any]:
     """Return what makes a cloud follow a policy, which is named as in the error below."""
     kind, dash, number = str(policy).partition("-")
-    if not dash and kind in ("random", "uneven", "parallel", "latency", "inf"):
+    if not dash and kind in ("random", "uneven", "parallel", "latency", "inf", "agent"):
         return {"cloud.threshold": kind}
     if kind in ("fixed", "skip") and re.fullmatch(r"[0-9]{1,6}", number):
         if kind == "fixed":
             return {"cloud.threshold": int(number)}
         return {"cloud.threshold": "skip_slowest", "cloud.skipped": int(number)}
     raise ConfigError(
-        "policies may be random, uneven, parallel, latency, inf, fixed-K and skip-K, "
+        "policies may be random, uneven, parallel, latency, inf, agent, fixed-K and skip-K, "
         f"got {str(policy)[:60]!r}"
     )
 

@@ -184,7 +184,7 @@ def _check_useful(config: Config) -> None:
 
 def _policy_settings(policy: str, agent: str) -> dict[str, Any]:
     """Return what makes a cloud follow a policy."""
-    return {"cloud.threshold": AGENT, "cloud.agent": agent} if policy == AGENT else policy_settings(policy)
+    return policy_settings(policy) | ({"cloud.agent": agent} if policy == AGENT else {})
 
 
 def _names(kind: str, names: Any, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
