@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import runpy
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 
 import hiflash
 from hiflash.config import Config, describe_keys
+from hiflash.core.methods import METHODS
+from hiflash.settings import flatten
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -70,3 +73,15 @@ def test_every_number_of_a_result_is_explained() -> None:
     for field in dataclasses.fields(hiflash.Result):
         if field.name not in ("path", "weights"):
             assert f"`{field.name}`" in text, field.name
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_table_of_methods_names_their_settings(method: str) -> None:
+    (row,) = re.findall(rf"^\| `{method}` \| (.*?) \| ", (ROOT / "docs/methods.md").read_text(), re.MULTILINE)
+    told: dict[str, Any] = {}
+    for setting in re.findall(r"`([\w.]+ = [^`]+)`", row):
+        told |= flatten(tomllib.loads(setting))
+    base = re.match(r"those of `(\w+)`", row)
+    inherited = METHODS[base[1]].settings if base else {}
+    assert {**inherited, **told, **METHODS[method].settings} == {**inherited, **told}
+    assert Config(method=method, **told) == Config(method=method)
