@@ -7,10 +7,15 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.environment import environment_steps_s
+from benchmarks.forecast import forecast
 from benchmarks.peers import ratio_with_startup
+
+from hiflash.evaluation import plan
+from hiflash.running import run_cells
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,3 +54,30 @@ def test_start_up_counts_on_both_sides() -> None:
 
 def test_the_environment_steps_many_times_a_second() -> None:
     assert environment_steps_s(steps=300, repeats=3) > 500  # the bar is 5,000 where nobody else runs
+
+
+def test_a_forecast_stands_beside_the_real_cost(tmp_path: Path, no_figures: None) -> None:
+    settings: dict[str, Any] = {
+        "data.name": "mnist5k", "federation.clients": 20, "federation.edges": 4, "client.batch": 8,
+        "stop.communications": 10, "stop.target": 0.25,
+    }  # fmt: skip
+    wanted: dict[str, Any] = {
+        "policies": ["fixed-0", "random"], "associations": ["noniid"], "enforce": ["admit"],
+        "dynamics": ["static"], "seeds": 2, "choice_seeds": (),
+    }  # fmt: skip
+    results = run_cells(plan(**wanted, settings=settings).cells, directory=tmp_path)
+    told = forecast(tmp_path, 2, **wanted, settings=settings)["noniid-admit-static"]
+    costs = {name: [result.total_cost for result in results[at::2]] for at, name in enumerate(told)}
+    assert list(costs) == ["fixed-0", "random"]
+    for name, real in costs.items():
+        assert told[name]["real"] == pytest.approx(sum(real) / 2)
+        assert told[name]["surrogate"] > 0
+        assert told[name]["seeds"] == 2
+    of_mean = 100 * (sum(costs["random"]) / sum(costs["fixed-0"]) - 1)
+    assert told["random"]["real_percent"][0] == pytest.approx(of_mean)
+    assert "real_percent" not in told["fixed-0"]
+
+
+def test_a_forecast_of_nothing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="has no finished run of this evaluation"):
+        forecast(tmp_path, 1, policies=["fixed-0"], seeds=1)

@@ -1,0 +1,79 @@
+"""What a surrogate forecasts of runs that were made for real: `python -m benchmarks.forecast`.
+
+Takes the finished runs of an evaluation (`hiflash evaluate-agent --name evaluation`), rehearses the same
+policies and seeds with the surrogate that ships, and says of both what every policy cost against the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from hiflash.cells import Cell
+from hiflash.evaluation import plan
+from hiflash.evaluation.summary import paired
+from hiflash.federation import outline
+from hiflash.learn.rehearsal import rehearse
+from hiflash.running import read_cells
+from hiflash.store.surrogate_file import load_surrogate
+
+__all__ = ["forecast", "main"]
+
+KINDS = ("real", "surrogate")
+LISTS = ("policies", "associations", "enforce", "dynamics")
+
+
+def forecast(folder: Path, rehearsals: int, **wanted: Any) -> dict[str, Any]:
+    """Return by condition and policy the mean total cost of real runs and of the same runs rehearsed."""
+    cells = [cell for cell in plan(**wanted).cells if (folder / cell.name / "result.json").is_file()]
+    if not cells:
+        raise SystemExit(f"{folder} has no finished run of this evaluation; give another --folder")
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for cell, result in zip(cells, read_cells(cells, folder), strict=True):
+        policies = groups.setdefault(f"{cell.tags['condition']}-{cell.tags['dynamics']}", {})
+        costs = {"real": result.total_cost, "surrogate": _expected(cell, rehearsals)}
+        policies.setdefault(cell.tags["policy"], []).append({"seed": result.seed, **costs})
+    return {
+        name: {policy: _told(runs, next(iter(policies.values()))) for policy, runs in policies.items()}
+        for name, policies in groups.items()
+    }
+
+
+def main() -> None:
+    """Print what was found as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.forecast", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("runs/evaluation"))
+    parser.add_argument("--policies", default="fixed-0,agent", help="the others are compared with the first")
+    parser.add_argument("--associations", default="noniid")
+    parser.add_argument("--enforce", default="admit")
+    parser.add_argument("--dynamics", default="static,fluctuating")
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--rehearsals", type=int, default=8)
+    options = vars(parser.parse_args())
+    lists = {name: options.pop(name).split(",") for name in LISTS}
+    print(json.dumps(forecast(**options, **lists, choice_seeds=()), indent=1))
+
+
+def _expected(cell: Cell, rehearsals: int) -> float:
+    surrogate, (data, spec) = load_surrogate("auto", cell.config), outline(cell.config)
+    runs = [rehearse(cell.config, data, spec, surrogate, number) for number in range(rehearsals)]
+    return fmean(run.total_cost for run in runs)
+
+
+def _told(runs: list[dict[str, Any]], first: list[dict[str, Any]]) -> dict[str, Any]:
+    told: dict[str, Any] = {kind: fmean(run[kind] for run in runs) for kind in KINDS}
+    told["seeds"] = len(runs)
+    if runs is not first and {run["seed"] for run in runs} & {run["seed"] for run in first}:
+        for kind in KINDS:
+            difference = paired(runs, first, kind)
+            told[f"{kind}_percent"] = [
+                difference[name] for name in ("percent", "percent_low", "percent_high")
+            ]
+    return told
+
+
+if __name__ == "__main__":
+    main()
