@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from hiflash.config import Config
     from hiflash.core.agent import Agent
 
-__all__ = ["FOLDER", "TRAINING_SEEDS", "acting_agent", "find_agent", "is_path", "shipped", "shipped_name"]
+__all__ = [
+    "FOLDER",
+    "TRAINING_SEEDS",
+    "acting_agent",
+    "find_agent",
+    "from_anywhere",
+    "shipped",
+    "shipped_name",
+]
 
 FOLDER = Path(__file__).parent
 TRAINING_SEEDS = 9_000  # from here on agents are trained, and chosen by checks; they are judged below
@@ -23,9 +31,12 @@ def shipped() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
 
 
-def is_path(wanted: str) -> bool:
-    """Return whether `cloud.agent` is the path of a file: names have neither a dot nor a slash."""
-    return "." in wanted or "/" in wanted
+def from_anywhere(wanted: str) -> str:
+    """Return `cloud.agent` with a path that is right from any folder.
+
+    A configuration is read again when a run is resumed, maybe from elsewhere.
+    """
+    return str(Path(wanted).expanduser().resolve()) if _is_path(wanted) else wanted
 
 
 def shipped_name(data: str, association: str) -> str:
@@ -55,7 +66,7 @@ def find_agent(config: Config) -> Agent:
     from hiflash.store.agent_file import load_agent
 
     wanted, data, association = config.cloud.agent, config.data.name, config.federation.association
-    if is_path(wanted):
+    if _is_path(wanted):
         return load_agent(Path(wanted).expanduser())
     name = shipped_name(data, association) if wanted == "auto" else wanted
     if wanted == "auto" and config.cloud.enforce != "admit" and f"{name}-discard" in shipped():
@@ -68,3 +79,8 @@ def find_agent(config: Config) -> Agent:
             "--cloud.threshold parallel"
         )
     return load_agent(FOLDER / f"{name}.safetensors")
+
+
+def _is_path(wanted: str) -> bool:
+    """Return whether this is the path of a file: names have neither a dot nor a slash."""
+    return "." in wanted or "/" in wanted

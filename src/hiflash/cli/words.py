@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from hiflash.errors import ConfigError
@@ -26,12 +25,11 @@ def settings_options(command: argparse.ArgumentParser) -> None:
 
 def agent_setting(options: argparse.Namespace, brings: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the settings with what `--agent` stands for: a path that is right from any folder, and more."""
-    from hiflash.agents import is_path
+    from hiflash.agents import from_anywhere
 
     if options.agent is None:
         return dict(options.settings)
-    wanted = str(Path(options.agent).expanduser().resolve()) if is_path(options.agent) else options.agent
-    given = {**(brings or {}), "cloud.agent": wanted}
+    given = {**(brings or {}), "cloud.agent": from_anywhere(options.agent)}
     for key in given:
         if key in options.settings:
             raise ConfigError(f"--agent and --{key} are both given; leave one of them out")

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hiflash.agents import TRAINING_SEEDS, is_path
+from hiflash.agents import TRAINING_SEEDS, from_anywhere
 from hiflash.cells import Cell, listed, policy_settings, seed_numbers
 from hiflash.config import Config
 from hiflash.errors import ConfigError
@@ -136,8 +136,7 @@ def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
                 "an agent is a name or a file, for all or like aware=FILE,noniid-discard=FILE, "
                 f"got {name}={value}"
             )
-        # A path that is right from any folder: a configuration is read again when a cell is resumed.
-        agents[name] = str(Path(value).expanduser().resolve()) if is_path(value) else value
+        agents[name] = from_anywhere(value)
     return agents
 
 
