@@ -12,15 +12,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from hiflash.agents import acting_agent
 from hiflash.cells import Cell
+from hiflash.errors import ConfigError, RunError
 from hiflash.evaluation import plan
-from hiflash.evaluation.summary import paired
+from hiflash.evaluation.summary import describe, paired
 from hiflash.federation import outline
 from hiflash.learn.rehearsal import rehearse
 from hiflash.running import read_cells
 from hiflash.store.surrogate_file import load_surrogate
 
-__all__ = ["forecast", "main"]
+__all__ = ["beside", "forecast", "main"]
 
 KINDS = ("real", "surrogate")
 LISTS = ("policies", "associations", "enforce", "dynamics")
@@ -30,16 +32,37 @@ def forecast(folder: Path, rehearsals: int, **wanted: Any) -> dict[str, Any]:
     """Return by condition and policy the mean total cost of real runs and of the same runs rehearsed."""
     cells = [cell for cell in plan(**wanted).cells if (folder / cell.name / "result.json").is_file()]
     if not cells:
-        raise SystemExit(f"{folder} has no finished run of this evaluation; give another --folder")
+        raise RunError(f"{folder} has no finished run of this evaluation; give another --folder")
     groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for cell, result in zip(cells, read_cells(cells, folder), strict=True):
+        agent = acting_agent(cell.config)
+        if agent is not None and result.agent != agent.digest:
+            raise RunError(f"{cell.name} was run with another agent ({result.agent}); run it again")
         policies = groups.setdefault(f"{cell.tags['condition']}-{cell.tags['dynamics']}", {})
         costs = {"real": result.total_cost, "surrogate": _expected(cell, rehearsals)}
         policies.setdefault(cell.tags["policy"], []).append({"seed": result.seed, **costs})
     return {
-        name: {policy: _told(runs, next(iter(policies.values()))) for policy, runs in policies.items()}
+        name: {policy: beside(runs, next(iter(policies.values()))) for policy, runs in policies.items()}
         for name, policies in groups.items()
     }
+
+
+def beside(runs: list[dict[str, Any]], first: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean costs of a policy and, seed by seed, what they are against those of the first."""
+    told: dict[str, Any] = {kind: fmean(run[kind] for run in runs) for kind in KINDS}
+    told["seeds"] = len(runs)
+    others = {run["seed"]: run for run in first}
+    both = [(run, others[run["seed"]]) for run in runs if run["seed"] in others]
+    if runs is not first and both:
+        for kind in KINDS:
+            difference = paired(runs, first, kind)
+            told[f"{kind}_percent"] = [
+                difference[name] for name in ("percent", "percent_low", "percent_high")
+            ]
+        ratios = [{kind: run[kind] / other[kind] for kind in KINDS} for run, other in both]
+        missed = describe([100 * (ratio["surrogate"] - ratio["real"]) for ratio in ratios])
+        told["surrogate_off_by_points"] = [missed[name] for name in ("mean", "low", "high")]
+    return told
 
 
 def main() -> None:
@@ -54,25 +77,19 @@ def main() -> None:
     parser.add_argument("--rehearsals", type=int, default=8)
     options = vars(parser.parse_args())
     lists = {name: options.pop(name).split(",") for name in LISTS}
-    print(json.dumps(forecast(**options, **lists, choice_seeds=()), indent=1))
+    if options["rehearsals"] < 1:
+        parser.error(f"--rehearsals must be >= 1, got {options['rehearsals']}")
+    try:
+        found = forecast(**options, **lists, choice_seeds=())
+    except (ConfigError, RunError) as error:
+        parser.error(str(error))
+    print(json.dumps(found, indent=1))
 
 
 def _expected(cell: Cell, rehearsals: int) -> float:
     surrogate, (data, spec) = load_surrogate("auto", cell.config), outline(cell.config)
     runs = [rehearse(cell.config, data, spec, surrogate, number) for number in range(rehearsals)]
     return fmean(run.total_cost for run in runs)
-
-
-def _told(runs: list[dict[str, Any]], first: list[dict[str, Any]]) -> dict[str, Any]:
-    told: dict[str, Any] = {kind: fmean(run[kind] for run in runs) for kind in KINDS}
-    told["seeds"] = len(runs)
-    if runs is not first and {run["seed"] for run in runs} & {run["seed"] for run in first}:
-        for kind in KINDS:
-            difference = paired(runs, first, kind)
-            told[f"{kind}_percent"] = [
-                difference[name] for name in ("percent", "percent_low", "percent_high")
-            ]
-    return told
 
 
 if __name__ == "__main__":

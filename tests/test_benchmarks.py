@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from benchmarks.environment import environment_steps_s
-from benchmarks.forecast import forecast
+from benchmarks.forecast import beside, forecast
 from benchmarks.peers import ratio_with_startup
 
+from hiflash.errors import RunError
 from hiflash.evaluation import plan
 from hiflash.running import run_cells
 
@@ -78,6 +79,16 @@ def test_a_forecast_stands_beside_the_real_cost(tmp_path: Path, no_figures: None
     assert "real_percent" not in told["fixed-0"]
 
 
+def test_how_far_a_forecast_is_off_is_told_in_points_of_the_first_policy() -> None:
+    first = [{"seed": 0, "real": 100, "surrogate": 200}, {"seed": 1, "real": 100, "surrogate": 100}]
+    ours = [{"seed": 1, "real": 110, "surrogate": 100}, {"seed": 0, "real": 90, "surrogate": 160}]
+    told = beside(ours, first)
+    # Seed 1: 100 % forecast of 110 %; seed 0: 80 % of 90 %. In the means: 100 of 100, and 130 of 150.
+    assert told["surrogate_off_by_points"] == pytest.approx([-10, -10, -10])
+    assert told["real_percent"][0] == pytest.approx(0)
+    assert told["surrogate_percent"][0] == pytest.approx(-100 * 20 / 150)
+
+
 def test_a_forecast_of_nothing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="has no finished run of this evaluation"):
+    with pytest.raises(RunError, match="has no finished run of this evaluation"):
         forecast(tmp_path, 1, policies=["fixed-0"], seeds=1)
