@@ -141,7 +141,7 @@ def test_keys_of_an_agent_are_only_for_one() -> None:
 def test_auto_is_the_agent_for_the_data_and_the_association(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    names = ["default", "mnist", "mnist-noniid", "femnist", "mnist-discard"]
+    names = ["default", "mnist", "mnist-noniid", "femnist", "mnist-discard", "mnist-noniid-discard"]
     for number, name in enumerate(names):
         save_agent(tmp_path / f"{name}.safetensors", make_agent(seed=number))
     monkeypatch.setattr(agents, "FOLDER", tmp_path)
@@ -157,6 +157,8 @@ def test_auto_is_the_agent_for_the_data_and_the_association(
     assert found("auto", "mnist", "random") == "mnist-noniid"
     assert found("auto", "mnist", "heterogeneity", "discard") == "mnist-discard"
     assert found("auto", "mnist", "data", "cancel") == "mnist-discard"
+    assert found("auto", "mnist", "edge-noniid", "discard") == "mnist-noniid-discard"
+    assert found("auto", "mnist5k", "latency", "cancel") == "mnist-noniid-discard"
     assert found("auto", "mnist5k", "heterogeneity", "discard") == "default"  # there is no other
     assert found("mnist", "mnist", "heterogeneity", "discard") == "mnist"
     assert found("auto", "femnist", "data") == "femnist"
@@ -177,7 +179,7 @@ def test_an_agent_that_does_not_ship_is_an_error_that_lists_those_that_do(
 
 @pytest.mark.parametrize("association", ["heterogeneity", "random"])
 def test_nothing_that_was_made_for_digits_decides_on_cifar10(association: str) -> None:
-    there = "default, femnist, mnist, mnist-discard, mnist-noniid"
+    there = "default, femnist, mnist, mnist-discard, mnist-noniid, mnist-noniid-discard"
     curves = "default, femnist, mnist, mnist-noniid"
     with pytest.raises(ConfigError, match=rf"no agent 'cifar10' .*: {there}\. .* --cloud.threshold parallel"):
         agents.find_agent(acting("auto", "cifar10", association))
