@@ -12,14 +12,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from hiflash.agents import acting_agent
 from hiflash.cells import Cell
 from hiflash.errors import ConfigError, RunError
 from hiflash.evaluation import plan
 from hiflash.evaluation.summary import describe, paired
 from hiflash.federation import outline
 from hiflash.learn.rehearsal import rehearse
-from hiflash.running import read_cells
+from hiflash.running import check_agent, read_cells
 from hiflash.store.surrogate_file import load_surrogate
 
 __all__ = ["beside", "forecast", "main"]
@@ -35,9 +34,7 @@ def forecast(folder: Path, rehearsals: int, **wanted: Any) -> dict[str, Any]:
         raise RunError(f"{folder} has no finished run of this evaluation; give another --folder")
     groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for cell, result in zip(cells, read_cells(cells, folder), strict=True):
-        agent = acting_agent(cell.config)
-        if agent is not None and result.agent != agent.digest:
-            raise RunError(f"{cell.name} was run with another agent ({result.agent}); run it again")
+        check_agent(folder / cell.name, cell)
         policies = groups.setdefault(f"{cell.tags['condition']}-{cell.tags['dynamics']}", {})
         costs = {"real": result.total_cost, "surrogate": _expected(cell, rehearsals)}
         policies.setdefault(cell.tags["policy"], []).append({"seed": result.seed, **costs})

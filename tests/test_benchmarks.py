@@ -79,6 +79,19 @@ def test_a_forecast_stands_beside_the_real_cost(tmp_path: Path, no_figures: None
     assert "real_percent" not in told["fixed-0"]
 
 
+def test_a_run_of_another_agent_is_not_forecast(tmp_path: Path, no_figures: None) -> None:
+    settings = {"data.name": "mnist5k", "stop.communications": 2}
+    wanted: dict[str, Any] = {"policies": ["agent"], "associations": ["noniid"], "enforce": ["admit"]}
+    wanted |= {"dynamics": ["static"], "seeds": 1, "choice_seeds": (), "settings": settings}
+    [result] = run_cells(plan(**wanted).cells, directory=tmp_path)
+    assert list(forecast(tmp_path, 1, **wanted)) == ["noniid-admit-static"]
+    assert result.path is not None
+    file = result.path / "result.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "agent": "0" * 12}))
+    with pytest.raises(RunError, match=r"run with another agent \(000000000000\)"):
+        forecast(tmp_path, 1, **wanted)
+
+
 def test_how_far_a_forecast_is_off_is_told_in_points_of_the_first_policy() -> None:
     first = [{"seed": 0, "real": 100, "surrogate": 200}, {"seed": 1, "real": 100, "surrogate": 100}]
     ours = [{"seed": 1, "real": 110, "surrogate": 100}, {"seed": 0, "real": 90, "surrogate": 160}]

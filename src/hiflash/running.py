@@ -22,7 +22,7 @@ from hiflash.parts import registered
 from hiflash.result import Result
 from hiflash.store.run_directory import RunDirectory, check_name
 
-__all__ = ["read_cells", "run_cells"]
+__all__ = ["check_agent", "read_cells", "run_cells"]
 
 
 def run_cells(
@@ -89,6 +89,11 @@ def _check_reusable(path: Path, cell: Cell) -> None:
     if not (path / "config.toml").is_file():
         return
     _check_settings(path, cell)
+    check_agent(path, cell)
+
+
+def check_agent(path: Path, cell: Cell) -> None:
+    """Refuse a finished run whose thresholds another agent chose than the one that would choose them now."""
     agent, file = acting_agent(cell.config), path / "result.json"
     if agent is None or not file.is_file():  # a run that is not finished finds out when it goes on
         return
