@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.config import Config
-from hiflash.federation import outline
-from hiflash.learn.environment import StalenessEnv
-from hiflash.learn.rehearsal import rehearse
+from hiflash.control.environment import StalenessEnv
+from hiflash.control.surrogate.file import load_surrogate
+from hiflash.control.surrogate.rehearsal import rehearse
+from hiflash.control.train import Training, TrainingSettings
 from hiflash.report.agent_figures import draw_sigma
-from hiflash.store.surrogate_file import load_surrogate
-from hiflash.training import Training, TrainingSettings
+from hiflash.sim.federation import outline
 
 __all__ = ["edges", "main", "sigma", "slow_edge"]
 
@@ -44,8 +44,8 @@ def edges(data: str, seeds: int) -> dict[str, Any]:
 
 def slow_edge(data: str, seeds: int) -> dict[str, Any]:
     """Return how often the agent refuses edge 0, ten times as slow, and the others, seed by seed."""
-    from hiflash.core.agent import Forward, permitted
-    from hiflash.parts import THRESHOLDS
+    from hiflash.core.thresholds.agent import Forward, permitted
+    from hiflash.methods.registry import THRESHOLDS
 
     base = {"method": "hiflash", "data.name": data, "resources.slow_edge": 10.0}
     policy: Any = THRESHOLDS["agent"](Config(**base))

@@ -10,10 +10,10 @@ import time
 
 import numpy as np
 
-from hiflash.core.association import label_distribution
+from hiflash.core.association.fast import associate
+from hiflash.core.association.greedy import Problem
+from hiflash.core.association.strategies import label_distribution
 from hiflash.core.cost import compute_seconds, send_seconds
-from hiflash.core.fast_association import associate
-from hiflash.core.heterogeneity import Problem
 from hiflash.seeding import rng
 
 __all__ = ["association_100k_s", "association_gap"]
@@ -108,7 +108,7 @@ def association_gap() -> dict[str, float]:
 
 def objective(problem: Problem, clusters: list[list[int]]) -> float:
     """Return the latencies of all clients to their edges plus lambda times the total divergence."""
-    from hiflash.core.association import js_per_edge
+    from hiflash.core.association.strategies import js_per_edge
 
     latency = sum(float(problem.latency_ms[edge, cluster].sum()) for edge, cluster in enumerate(clusters))
     return latency + problem.weight * sum(js_per_edge(problem.counts, clusters))

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hiflash.core.agent import Forward
-from hiflash.learn.ddqn import DdqnSettings, Learner, Transition
-from hiflash.learn.networks import Mlp
+from hiflash.control.ddqn import DdqnSettings, Learner, Transition
+from hiflash.control.networks import Mlp
+from hiflash.core.thresholds.agent import Forward
 from hiflash.seeding import rng
 
 __all__ = ["CartPole", "cartpole_return"]

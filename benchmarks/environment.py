@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from hiflash.learn.environment import StalenessEnv
+from hiflash.control.environment import StalenessEnv
 
 __all__ = ["environment_steps_s"]
 

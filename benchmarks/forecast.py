@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from hiflash.cells import Cell
+from hiflash.control.surrogate.file import load_surrogate
+from hiflash.control.surrogate.rehearsal import rehearse
 from hiflash.errors import ConfigError, RunError
-from hiflash.evaluation import plan
-from hiflash.evaluation.summary import describe, paired
-from hiflash.federation import outline
-from hiflash.learn.rehearsal import rehearse
-from hiflash.running import check_agent, read_cells
-from hiflash.store.surrogate_file import load_surrogate
+from hiflash.sim.federation import outline
+from hiflash.study.cells import Cell
+from hiflash.study.policies import plan
+from hiflash.study.policies.summary import describe, paired
+from hiflash.study.run_cells import check_agent, read_cells
 
 __all__ = ["beside", "forecast", "main"]
 

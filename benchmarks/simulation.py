@@ -17,8 +17,8 @@ import torch
 import hiflash
 from benchmarks.loop import BareLoop, mnist
 from hiflash.data import load
-from hiflash.learn.models import lenet
-from hiflash.learn.native import NativeTrainer
+from hiflash.train.models import lenet
+from hiflash.train.native.trainer import NativeTrainer
 
 __all__ = [
     "control_plane_1m_s",

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from benchmarks.loop import BareLoop
-from hiflash.learn.models import femnist_cnn, initial_weights, lenet
-from hiflash.learn.native import NativeTrainer
-from hiflash.learn.trainer import Samples
 from hiflash.messages import ClientTask
+from hiflash.train.models import femnist_cnn, initial_weights, lenet
+from hiflash.train.native.trainer import NativeTrainer
+from hiflash.train.torch_trainer import Samples
 
 __all__ = ["trainer_femnist_vs_loop", "trainer_lenet_vs_loop"]
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import hiflash
 from hiflash.core.state import Stateful
-from hiflash.parts import weighting
+from hiflash.methods.registry import weighting
 
 
 class Agreeing(Stateful):

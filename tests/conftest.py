@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import hiflash
-from hiflash import parts
-from hiflash.core.methods import METHODS
+from hiflash.methods import registry
+from hiflash.methods.recipes import METHODS
 from tiny import TINY, make_tiny_data, make_tiny_model
 
 
@@ -23,7 +23,7 @@ def tiny_data() -> hiflash.Dataset:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the drawing, which takes longer than a tiny run."""
-    monkeypatch.setattr("hiflash.experiment._draw", lambda result, stem: None)
+    monkeypatch.setattr("hiflash.study.run._draw", lambda result, stem: None)
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def resume_tiny(tiny_data: hiflash.Dataset) -> Callable[..., hiflash.Result]:
 @pytest.fixture
 def parts_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget what a test registers."""
-    kept = [(table, dict(table)) for table in (parts.MIXINGS, parts.THRESHOLDS, METHODS)]
-    monkeypatch.setattr(parts, "_OWN", set())
+    kept = [(table, dict(table)) for table in (registry.MIXINGS, registry.THRESHOLDS, METHODS)]
+    monkeypatch.setattr(registry, "_OWN", set())
     yield
     for table, before in kept:
         table.clear()

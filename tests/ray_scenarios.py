@@ -1,4 +1,4 @@
-"""What `engine/test_ray.py` does with Ray, as a script in a network that consists of a loopback only.
+"""What `execute/test_ray.py` does with Ray, as a script in a network that consists of a loopback only.
 
 `python ray_scenarios.py SCENARIO FOLDER` runs one; it fails if a process of Ray is left at its end.
 """
@@ -26,16 +26,16 @@ import torch
 from torch import Tensor, nn
 
 import hiflash
-from hiflash import experiment
-from hiflash.comparison import compare
 from hiflash.config import Config
-from hiflash.engine.executor import RoundWork
-from hiflash.engine.ray_cluster import connect
+from hiflash.control.networks import make_agent, q_network
 from hiflash.errors import ConfigError, Paused, RunError
-from hiflash.federation import build
-from hiflash.learn.networks import make_agent, q_network
+from hiflash.execute.executor import RoundWork
+from hiflash.execute.ray_cluster import connect
 from hiflash.messages import ClientTask
+from hiflash.sim.federation import build
 from hiflash.store.agent_file import save_agent
+from hiflash.study import run as experiment
+from hiflash.study.compare import compare
 from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model
 
 SET_FLAGS, UP, LISTENS = 0x8914, 1, "0A"  # SIOCSIFFLAGS, IFF_UP, and TCP_LISTEN in /proc/net/tcp
@@ -286,7 +286,7 @@ def make_wide_model(seen: Path) -> nn.Module:
 
 def seeded_module() -> nn.Module:
     """Return the model that a local run starts from: an instance is taken as it is, values and all."""
-    from hiflash.learn.models import FlatModel, initial_weights
+    from hiflash.train.models import FlatModel, initial_weights
 
     module = make_tiny_model()
     FlatModel(module, next(module.parameters()).device).load(initial_weights(make_tiny_model, 0)[0])

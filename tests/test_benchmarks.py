@@ -15,8 +15,8 @@ from benchmarks.forecast import beside, forecast
 from benchmarks.peers import ratio_with_startup
 
 from hiflash.errors import RunError
-from hiflash.evaluation import plan
-from hiflash.running import run_cells
+from hiflash.study.policies import plan
+from hiflash.study.run_cells import run_cells
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import hiflash
-from hiflash.config import Config, describe_keys
-from hiflash.core.methods import METHODS
-from hiflash.settings import flatten
+from hiflash.config import Config
+from hiflash.config.settings import flatten
+from hiflash.config.tree import describe_keys
+from hiflash.methods.recipes import METHODS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

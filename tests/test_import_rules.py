@@ -1,4 +1,4 @@
-"""Who may import whom, and what no module may do with data that comes from outside (DESIGN 2, R9)."""
+"""Who may import whom, and what no module may do with data that comes from outside."""
 
 import ast
 import sys
@@ -11,8 +11,23 @@ import hiflash
 SOURCE = Path(hiflash.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-CORE_MAY_IMPORT = {"messages", "weights", "seeding", "errors", "core"}
-MAY_WIRE = {"hiflash", "hiflash.cli.run", "hiflash.running"}
+VOCABULARY = {"messages", "weights", "seeding", "errors"}
+# Each package, and what it may import beside the vocabulary and itself.
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "data": set(),
+    "store": {"core"},
+    "agents": {"core", "store"},
+    "methods": {"core", "store", "agents"},
+    "config": {"core", "methods"},
+    "train": {"core", "data"},
+    "execute": {"core", "train"},
+    "sim": {"core", "agents", "methods", "config", "data", "train", "execute"},
+    "control": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
+    "report": {"core", "store", "sim", "control"},
+}
+MAY_IMPORT["study"] = set(MAY_IMPORT)
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 
@@ -23,10 +38,19 @@ def name_of(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """Return the absolute names of everything a module imports, wherever in it."""
+    """Return the absolute names of everything a module imports when it runs, wherever in it."""
     found = set()
+    tree = ast.parse(path.read_text())
+    for_types_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
     package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
+        if id(node) in for_types_only:
+            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -65,15 +89,58 @@ def problems(source: str) -> list[str]:
     return found
 
 
+def inner_imports(path: Path) -> set[str]:
+    """Return the modules and packages of this project that a module imports."""
+    found = imports(path) & {name_of(module) for module in MODULES}
+    inner = {name for name in found if not any(other.startswith(f"{name}.") for other in found)}
+    return inner - {name_of(path)}
+
+
+def test_the_top_level_has_the_public_names_and_the_vocabulary_only():
+    assert {path.stem for path in SOURCE.glob("*.py")} == {*VOCABULARY, "__init__", "__main__"}
+    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_imports_only_what_its_place_in_the_order_allows(package):
+    allowed = {*VOCABULARY, *MAY_IMPORT[package], package}
+    for path in (SOURCE / package).rglob("*.py"):
+        for name in inner_imports(path) - {"hiflash"}:
+            assert name.split(".")[1] in allowed, f"{name_of(path)} imports {name}"
+
+
+def test_the_order_of_packages_has_no_way_round():
+    placed: set[str] = set()
+    for package, allowed in MAY_IMPORT.items():
+        assert allowed <= placed, f"{package} imports what stands below it"
+        placed.add(package)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Lazy imports included: a circle of them is still one."""
+    left = {name_of(path): inner_imports(path) for path in MODULES}
+    while free := [name for name, found in left.items() if not found & set(left)]:
+        for name in free:
+            del left[name]
+    assert left == {}
+
+
+PACKAGES = sorted(path.parent for path in SOURCE.rglob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_a_package_says_what_it_is_for_and_what_it_may_import(package):
+    said = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    assert "May import " in said
+
+
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=name_of)
-def test_the_core_imports_only_numpy_the_standard_library_and_the_vocabulary(path):
+def test_the_core_imports_only_numpy_and_the_standard_library(path):
     for name in imports(path):
-        top, *rest = name.split(".")
-        if top == "hiflash":
-            assert rest, f"{name_of(path)} imports the package itself"
-            assert rest[0] in CORE_MAY_IMPORT, f"{name_of(path)} imports {name}"
-        else:
-            assert top == "numpy" or top in sys.stdlib_module_names, f"{name_of(path)} imports {name}"
+        top = name.split(".")[0]
+        assert top in ("hiflash", "numpy") or top in sys.stdlib_module_names, (
+            f"{name_of(path)} imports {name}"
+        )
 
 
 @pytest.mark.parametrize("module", ["messages", "weights", "seeding", "errors"])
@@ -125,20 +192,11 @@ def test_the_check_allows_what_is_harmless():
     )
 
 
-def test_only_the_command_line_and_sweeps_import_the_wiring():
-    importers = {
-        name_of(path)
-        for path in MODULES
-        if any(n == "hiflash.experiment" or n.startswith("hiflash.experiment.") for n in imports(path))
-    }
-    assert importers <= MAY_WIRE
-
-
 def test_torch_and_gymnasium_are_imported_at_import_time_only_where_learning_happens():
     """`hiflash --help` must answer at once: elsewhere they are imported where they are used."""
     heavy = {"torch", "gymnasium"}
     for path in MODULES:
-        if path.is_relative_to(SOURCE / "learn"):
+        if path.is_relative_to(SOURCE / "train") or path.is_relative_to(SOURCE / "control"):
             continue
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import):

@@ -12,14 +12,14 @@ from torch import nn
 
 import hiflash
 from hiflash import Config
-from hiflash.assembly import simulator
-from hiflash.config import inapplicable
+from hiflash.config.tree import inapplicable
 from hiflash.core.attack import draw_malicious
 from hiflash.data import flip_labels
-from hiflash.engine.executor import LazyExecutor
 from hiflash.errors import ConfigError, Paused
-from hiflash.federation import build
-from hiflash.learn.models import FlatModel, batch_norm_spans, resnet
+from hiflash.execute.executor import LazyExecutor
+from hiflash.sim.build import simulator
+from hiflash.sim.federation import build
+from hiflash.train.models import FlatModel, batch_norm_spans, resnet
 from hiflash.weights import cut, graft
 from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model
 

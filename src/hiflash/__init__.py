@@ -10,14 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hiflash.calibration import Calibration, calibrate
-    from hiflash.comparison import Comparison, compare
     from hiflash.config import Config
+    from hiflash.config.register import register_method
     from hiflash.data import Dataset
-    from hiflash.experiment import resume, run
-    from hiflash.parts import register_method, register_mixing, register_threshold
-    from hiflash.result import Result
-    from hiflash.sweeps import Sweep, sweep
+    from hiflash.methods.registry import register_mixing, register_threshold
+    from hiflash.sim.result import Result
+    from hiflash.study.calibrate import Calibration, calibrate
+    from hiflash.study.compare import Comparison, compare
+    from hiflash.study.run import resume, run
+    from hiflash.study.sweep import Sweep, sweep
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,20 +39,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Calibration": "hiflash.calibration",
-    "Comparison": "hiflash.comparison",
+    "Calibration": "hiflash.study.calibrate",
+    "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
-    "Result": "hiflash.result",
-    "Sweep": "hiflash.sweeps",
-    "calibrate": "hiflash.calibration",
-    "compare": "hiflash.comparison",
-    "register_method": "hiflash.parts",
-    "register_mixing": "hiflash.parts",
-    "register_threshold": "hiflash.parts",
-    "resume": "hiflash.experiment",
-    "run": "hiflash.experiment",
-    "sweep": "hiflash.sweeps",
+    "Result": "hiflash.sim.result",
+    "Sweep": "hiflash.study.sweep",
+    "calibrate": "hiflash.study.calibrate",
+    "compare": "hiflash.study.compare",
+    "register_method": "hiflash.config.register",
+    "register_mixing": "hiflash.methods.registry",
+    "register_threshold": "hiflash.methods.registry",
+    "resume": "hiflash.study.run",
+    "run": "hiflash.study.run",
+    "sweep": "hiflash.study.sweep",
 }
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from hiflash.core import cloud as cloud_module
-from hiflash.core.aggregation import Delta, Interpolate
-from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.async_cloud import AsyncCloud
+from hiflash.core.mixing import Delta, Interpolate
 from hiflash.core.selection import UniformSelection
-from hiflash.core.staleness import FixedThreshold
-from hiflash.core.synchronous import SyncCloud
+from hiflash.core.sync_cloud import SyncCloud
+from hiflash.core.thresholds.fixed import FixedThreshold
 from hiflash.core.weighting import Exponential
 from hiflash.errors import ProtocolError
 from hiflash.messages import (

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hiflash.core.aggregation import Delta
-from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.compression import Codec, Downlink, Half, Int8, Payloads, TopK, Uplink, make_codec
-from hiflash.core.staleness import FixedThreshold
+from hiflash.core.mixing import Delta
+from hiflash.core.thresholds.fixed import FixedThreshold
 from hiflash.core.weighting import Exponential
 from hiflash.errors import ProtocolError
 from hiflash.messages import CheckIn, EdgeCosts, Grant, Upload, Weights

@@ -8,9 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import combine_clients
+from hiflash.core.aggregation import Rule, combine_clients
 from hiflash.core.edge import ClientPlan, Edge, Estimates
-from hiflash.core.robust import Rule
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,

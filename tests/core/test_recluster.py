@@ -6,7 +6,7 @@ import pytest
 from hiflash.core.aggregation import combine_clients
 from hiflash.core.edge import ClientPlan, Edge, Estimates
 from hiflash.core.selection import UniformSelection
-from hiflash.core.synchronous import SyncCloud
+from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ProtocolError
 from hiflash.messages import CheckIn, ClientUpdate, ClusterChange, EdgeCosts, Grant, Slot, Upload
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hiflash.core.selection import TierSelection, UniformSelection, tier_probabilities
-from hiflash.core.synchronous import SyncCloud
+from hiflash.core.sync_cloud import SyncCloud
 from hiflash.messages import CheckIn, EdgeCosts, Grant, Measure, Measured, Slot, Upload
 
 TIERS = [[0, 1, 2], [3, 4, 5], [6, 7]]

@@ -14,22 +14,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import Buffer, Delta, Interpolate, TierWeighting
-from hiflash.core.association import random_association
-from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.association.strategies import random_association
+from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cost import WanLink
 from hiflash.core.edge import ClientPlan, Edge
-from hiflash.core.heuristics import KeepParallel, LatencyAware, SkipSlowest
+from hiflash.core.mixing import Buffer, Delta, Interpolate, TierWeighting
 from hiflash.core.selection import TierSelection, UniformSelection
-from hiflash.core.staleness import FixedThreshold, RandomThreshold
-from hiflash.core.synchronous import SyncCloud
+from hiflash.core.sync_cloud import SyncCloud
+from hiflash.core.thresholds.fixed import FixedThreshold
+from hiflash.core.thresholds.heuristics import KeepParallel, LatencyAware, SkipSlowest
+from hiflash.core.thresholds.random import RandomThreshold
 from hiflash.core.weighting import Exponential
-from hiflash.engine.executor import LazyExecutor, TaskResult, promise
-from hiflash.engine.ledger import Ledger
-from hiflash.engine.simulator import Simulator
-from hiflash.engine.world import World
+from hiflash.execute.executor import LazyExecutor, promise
 from hiflash.seeding import rng
+from hiflash.sim.ledger import Ledger
+from hiflash.sim.simulator import Simulator
+from hiflash.sim.world import World
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
+from hiflash.train.task import TaskResult
 from hiflash.weights import digest
 
 CLIENTS, EDGES, SIZE, SEED = 24, 6, 16, 11

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hiflash.core.aggregation import Buffer, Delta, Interpolate, TierWeighting
-from hiflash.core.asynchronous import AsyncCloud
+from hiflash.core.async_cloud import AsyncCloud
+from hiflash.core.mixing import Buffer, Delta, Interpolate, TierWeighting
 from hiflash.core.selection import UniformSelection
-from hiflash.core.staleness import FixedThreshold, RandomThreshold
-from hiflash.core.synchronous import SyncCloud
+from hiflash.core.sync_cloud import SyncCloud
+from hiflash.core.thresholds.fixed import FixedThreshold
+from hiflash.core.thresholds.random import RandomThreshold
 from hiflash.core.weighting import Exponential, Polynomial
 from hiflash.messages import (
     Abandon,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hiflash.learn.rehearsal import Rehearsal
+from hiflash.control.surrogate.rehearsal import Rehearsal
 from hiflash.report.calibration import calibration_report, calibration_tables
 from hiflash.report.calibration_figures import draw_calibration
-from hiflash.result import Result
+from hiflash.sim.result import Result
 
 
 def real(run_tiny: Any, seed: int, communications: int, *, reached: bool = True) -> Result:

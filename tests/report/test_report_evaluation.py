@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hiflash.evaluation.summary import judge, table
 from hiflash.report.agent_figures import draw_sigma, draw_threshold_boxes
 from hiflash.report.evaluation import evaluation_tables, markdown, tables_of, verdicts
 from hiflash.report.evaluation_figures import draw_evaluation
+from hiflash.study.policies.summary import judge, table
 
 COSTS = {"random": 200.0, "fixed-0": 130.0, "fixed-2": 120.0, "agent": 90.0}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from hiflash.core.agent import Agent, network_shapes
+from hiflash.core.thresholds.agent import Agent, network_shapes
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 from hiflash.store.agent_file import load_agent, save_agent

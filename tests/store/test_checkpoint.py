@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hiflash.engine.executor import PendingModel
 from hiflash.errors import RunError
+from hiflash.execute.executor import PendingModel
 from hiflash.messages import ClientTask, ClientUpdate, Slot
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 

@@ -1,4 +1,7 @@
-"""The trained agents that come with HiFlash, each beside its surrogate, and how `cloud.agent` finds one."""
+"""The trained agents that come with HiFlash, each beside its surrogate, and how `cloud.agent` finds one.
+
+May import the vocabulary, core and store.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from hiflash.errors import ConfigError
 
 if TYPE_CHECKING:
     from hiflash.config import Config
-    from hiflash.core.agent import Agent
+    from hiflash.core.thresholds.agent import Agent
 
 __all__ = [
     "FOLDER",

@@ -1,4 +1,7 @@
-"""The command line: one module per command, which parses, then calls. Nothing heavy is imported early."""
+"""The command line: one module per command, which parses, then calls.
+
+May import everything, but nothing heavy before it is used: `hiflash --help` answers at once.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
 
 def _print_help(command: argparse.ArgumentParser) -> None:
     """Print the options of a command and every setting with its default."""
-    from hiflash.config import describe_keys
+    from hiflash.config.tree import describe_keys
 
     print(command.format_help())
     print("settings (in the TOML file, or here):")

@@ -33,12 +33,12 @@ def _associate(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress, TimeElapsedColumn
 
-    from hiflash.association import SWEPT, associate, parse_sweep
-    from hiflash.cells import listed
     from hiflash.config import Config
+    from hiflash.config.settings import read_settings
     from hiflash.report.association import association_table
-    from hiflash.settings import read_settings
     from hiflash.store.run_directory import check_name
+    from hiflash.study.associate import SWEPT, associate, parse_sweep
+    from hiflash.study.cells import listed
 
     given = {**read_settings(options.config), **options.settings}
     usual = SWEPT if options.sweep else str(given.get("federation.association", SWEPT))

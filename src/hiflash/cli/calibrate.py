@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def _calibrate(options: argparse.Namespace) -> int:
-    from hiflash.calibration import CHECK_SEEDS, FIT_SEEDS, finish, plan
+    from hiflash.study.calibrate import CHECK_SEEDS, FIT_SEEDS, finish, plan
 
     cells = plan(
         options.config,

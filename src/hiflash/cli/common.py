@@ -14,8 +14,8 @@ from hiflash.errors import Paused
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hiflash.cells import Cell
-    from hiflash.result import Result
+    from hiflash.sim.result import Result
+    from hiflash.study.cells import Cell
 
 __all__ = ["PAUSED", "cells_options", "pause_on_signal", "print_paths", "print_tables", "run_with_view"]
 
@@ -46,7 +46,7 @@ def cells_options(command: argparse.ArgumentParser) -> None:
 def run_with_view(cells: Sequence[Cell], folder: Path, options: argparse.Namespace) -> list[Result]:
     """Return the results of the cells, which are saved in the folder; an interruption says how to go on."""
     from hiflash.report.live import LiveView
-    from hiflash.running import run_cells
+    from hiflash.study.run_cells import run_cells
 
     _check_agents(cells)
     # At least two: each cell has a process of its own, so that the view goes on while it works.
@@ -81,7 +81,7 @@ def print_paths(console: Any, paths: Iterable[Path]) -> None:
 
 def _check_agents(cells: Sequence[Cell]) -> None:
     """Say before anything runs that an agent is missing, or is for another number of edges."""
-    from hiflash.parts import threshold_policy
+    from hiflash.methods.registry import threshold_policy
 
     acting = [cell.config for cell in cells if cell.config.cloud.threshold == "agent"]
     unlike = {  # whatever decides which agent is taken, and whether it fits

@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from hiflash.comparison import Comparison, plan
+    from hiflash.study.compare import Comparison, plan
 
     cells = plan(
         options.config,

@@ -12,9 +12,9 @@ from hiflash.cli.words import seeds, settings_options
 from hiflash.errors import DataError, Paused, RunError
 
 if TYPE_CHECKING:
-    from hiflash.cells import Cell
-    from hiflash.evaluation import Evaluation, Plan
-    from hiflash.result import Result
+    from hiflash.sim.result import Result
+    from hiflash.study.cells import Cell
+    from hiflash.study.policies import Evaluation, Plan
 
 __all__ = ["add"]
 
@@ -47,8 +47,8 @@ def add(commands: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from hiflash.evaluation import plan
-    from hiflash.running import read_cells
+    from hiflash.study.policies import plan
+    from hiflash.study.run_cells import read_cells
 
     wanted = plan(
         options.config,
@@ -119,7 +119,7 @@ def _measured(plan: Plan, cells: list[Cell], results: list[Result]) -> Evaluatio
     from rich.console import Console
     from rich.progress import Progress
 
-    from hiflash.evaluation import Evaluation
+    from hiflash.study.policies import Evaluation
 
     paused = pause_on_signal()
     with Progress(console=Console(stderr=True), transient=True) as bars:

@@ -17,11 +17,11 @@ def add(commands: Any) -> None:
 
 
 def _methods(options: argparse.Namespace) -> int:
-    from hiflash.core.methods import METHODS
-    from hiflash.parts import parts_of
+    from hiflash.config.describe import describe_method
+    from hiflash.methods.recipes import METHODS
 
     rows: dict[str, Any] = {
-        name: {"about": recipe.about, "parts": parts_of(name), "settings": recipe.settings}
+        name: {"about": recipe.about, "parts": describe_method(name), "settings": recipe.settings}
         for name, recipe in METHODS.items()
     }
     if options.json:

@@ -27,9 +27,9 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from hiflash.config import Config
-    from hiflash.experiment import resume, run
     from hiflash.report.live import LiveView
     from hiflash.store.run_directory import check_name
+    from hiflash.study.run import resume, run
 
     options.settings = agent_setting(options, {"cloud.threshold": "agent"})
     if options.resume:

@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from hiflash.sweeps import Sweep, chosen_metric, plan
+    from hiflash.study.sweep import Sweep, chosen_metric, plan
 
     cells = plan(
         options.config,

@@ -44,10 +44,10 @@ def add(commands: Any) -> None:
 
 def _train(options: argparse.Namespace) -> int:
     from hiflash.config import Config
+    from hiflash.config.settings import hiflash_settings
+    from hiflash.control.train import Training, TrainingSettings
     from hiflash.report.training import TrainingView, draw_training, training_table
-    from hiflash.settings import hiflash_settings
     from hiflash.store.run_directory import check_name
-    from hiflash.training import Training, TrainingSettings
 
     config = Config.load(None, hiflash_settings(options.config, options.settings))
     name = check_name(options.name or f"agent-{config.data.name}-{config.federation.association}")

@@ -1,1 +1,4 @@
-"""The algorithm, with no I/O: state machines and pure functions on numpy arrays."""
+"""What decides: cloud, edges and the rules they follow, as state machines without I/O.
+
+May import the vocabulary (messages, weights, seeding, errors); of other libraries only numpy.
+"""

@@ -1,19 +1,64 @@
-"""How models become one: clients at their edge, edges at the cloud."""
+"""Rules that make one model of many, and what each withstands: plain functions of flat vectors.
+
+Median and trimmed mean: Yin et al. 2018. Krum and multi-Krum: Blanchard et al. 2017. One set of rules
+serves edges and the synchronous cloud. Models come sorted by id: sums are taken, and ties broken, in
+that order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from hiflash.core.robust import MEAN, Rule
-from hiflash.core.state import Stateful
-from hiflash.core.weighting import Weighting
 from hiflash.messages import ClientUpdate, Weights
-from hiflash.weights import finite
+from hiflash.weights import finite, weighted_mean
 
-__all__ = ["Buffer", "Delta", "Interpolate", "Mixing", "TierWeighting", "combine_clients", "interpolate"]
+__all__ = ["MEAN", "Rule", "clip_towards", "combine_clients", "krum", "trimmed_mean"]
+
+COLUMNS = 1 << 16  # coordinates sorted at once: a copy of all models in double precision may not fit
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How models are combined. `mean` and `norm_clip` weigh by samples, the others every model alike."""
+
+    name: str = "mean"
+    trim: float = 0.0
+    byzantine: int = 0
+    keep: int = 1
+    clip_norm: float = math.inf
+
+    @property
+    def least(self) -> int:
+        """Return the fewest models that the rule can be applied to.
+
+        >>> Rule("krum", byzantine=2).least
+        7
+        """
+        if self.name != "krum":
+            return 1
+        return max(2 * self.byzantine + 3, self.byzantine + 2 + self.keep)
+
+    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
+        """Return one model of at least `least` finite ones that all started from `base`."""
+        if self.name == "median":
+            return trimmed_mean(models, (len(models) - 1) // 2)
+        if self.name == "trimmed_mean":
+            return trimmed_mean(models, math.floor(self.trim * len(models) + 1e-9))  # 0.29 * 100 is below 29
+        if self.name == "krum":
+            return krum(models, self.byzantine, self.keep)
+        if self.name == "norm_clip":
+            models = [clip_towards(base, model, self.clip_norm) for model in models]
+        if len(models) == 1:  # its own mean; the clients of flat methods are all alone
+            return models[0]
+        return weighted_mean(models, counts)
+
+
+MEAN = Rule()
 
 
 def combine_clients(
@@ -31,142 +76,43 @@ def combine_clients(
     return model, tuple(u.client for u in usable)
 
 
-class Mixing(Protocol):
-    """How the cloud takes in an edge model."""
+def trimmed_mean(models: Sequence[Weights], trimmed: int) -> Weights:
+    """Return the mean of every coordinate without its `trimmed` smallest and largest values.
 
-    def mix(
-        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
-    ) -> Weights | None:
-        """Return the next global model, or None where the update is only buffered."""
-        ...
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return what a resumed run needs."""
-        ...
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take back a snapshot."""
-        ...
-
-
-def interpolate(weights: Weights, update: Weights, a: float) -> Weights:
-    """Return `(1 - a) w + a w_edge` (Eq. 8)."""
-    if a == 1:  # exactly the edge model, down to the sign of its zeros
-        return update.astype(np.float32)
-    return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32, copy=False)
-
-
-class Interpolate(Stateful):
-    """The paper's rule, and FedAsync's: `w <- (1 - a) w + a w_edge`, `a = alpha * weighting(staleness)`."""
-
-    def __init__(self, alpha: float, weighting: Weighting) -> None:
-        self.alpha = alpha
-        self.weighting = weighting
-
-    def mix(
-        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
-    ) -> Weights | None:
-        """Return the interpolation of the global and the edge model."""
-        return interpolate(weights, update, self.alpha * self.weighting(staleness))  # Eq. 9
-
-
-class Delta(Stateful):
-    """Adds what the edge changed: `u <- momentum u + (w_edge - w_base); w <- w + a u`.
-
-    Interpolation drags the global model back towards the stale base; the difference does not. Only the
-    first `trained` entries are a sum of gradients, though: running statistics behind them are
-    interpolated, because a sum of differences of variances may turn negative.
+    >>> trimmed_mean([np.float32([v]) for v in (-100, 1, 2, 6, 9)], 1).tolist()
+    [3.0]
     """
-
-    STATE = ("direction",)
-
-    def __init__(
-        self, alpha: float, weighting: Weighting, momentum: float = 0.0, trained: int | None = None
-    ) -> None:
-        self.alpha = alpha
-        self.weighting = weighting
-        self.momentum = momentum
-        self.trained = trained
-        self.direction: Weights | None = None
-
-    def mix(
-        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
-    ) -> Weights | None:
-        """Return the global model moved by the edge's difference."""
-        a = self.alpha * self.weighting(staleness)
-        direction = (update - base)[: self.trained]
-        if self.momentum and self.direction is not None:
-            direction += np.float32(self.momentum) * self.direction
-        moved = weights[: self.trained] + np.float32(a) * direction
-        statistics = interpolate(weights[len(moved) :], update[len(moved) :], a)
-        mixed = np.concatenate([moved, statistics])
-        if finite(mixed):  # a refused update must leave no trace in the momentum either
-            self.direction = direction if self.momentum else None
-        return mixed
+    size = len(models[0])
+    combined = np.empty(size, np.float32)
+    for start in range(0, size, COLUMNS):
+        span = slice(start, start + COLUMNS)
+        values = np.sort(np.stack([model[span] for model in models]).astype(np.float64), axis=0)
+        combined[span] = values[trimmed : len(models) - trimmed].mean(axis=0)
+    return combined
 
 
-class Buffer(Stateful):
-    """FedBuff (Nguyen et al. 2022): `w <- w + alpha / K * sum of weighting(staleness) * (w_edge - w_base)`.
-
-    The model moves when the K-th update is in; before that an update is only added to the buffer. The
-    difference is against the version that was downloaded, however old it is by then. What lies behind the
-    `trained` entries is interpolated, as in `Delta`, with the mean of the K.
-    """
-
-    STATE = ("total", "count")
-
-    def __init__(self, alpha: float, weighting: Weighting, size: int, trained: int | None = None) -> None:
-        self.alpha = alpha
-        self.weighting = weighting
-        self.size = size
-        self.trained = trained
-        self.total: Weights | None = None
-        self.count = 0
-
-    def mix(
-        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
-    ) -> Weights | None:
-        """Return the global model moved by the buffer's mean once it is full, None before."""
-        difference = np.float32(self.weighting(staleness)) * (update - base)[: self.trained]
-        total = np.concatenate([difference, update[len(difference) :]])
-        if self.total is not None:
-            total += self.total
-        if self.count + 1 < self.size and finite(total):
-            self.total, self.count = total, self.count + 1
-            return None
-        moved = weights[: self.trained] + np.float32(self.alpha / self.size) * total[: self.trained]
-        seen = np.float32(1 / self.size) * total[len(moved) :]
-        mixed = np.concatenate([moved, interpolate(weights[len(moved) :], seen, self.alpha)])
-        if finite(mixed):  # else it is refused, and the buffer is as if it had never come
-            self.total, self.count = None, 0
-        return mixed
+def krum(models: Sequence[Weights], byzantine: int, keep: int) -> Weights:
+    """Return the mean of the `keep` models that lie closest to their n - byzantine - 2 nearest others."""
+    nearest = len(models) - byzantine - 2
+    # The first entry of a sorted row is the distance of a model to itself.
+    scores = np.sort(_squared_distances(models), axis=1)[:, 1 : nearest + 1].sum(axis=1)
+    chosen = sorted(np.argsort(scores, kind="stable")[:keep].tolist())
+    return weighted_mean([models[index] for index in chosen], [1] * keep)
 
 
-class TierWeighting(Stateful):
-    """FedAT (Chai et al. 2021): `w = sum_i T_{M+1-i} / T * w_i`, tier 1 being the fastest.
+def clip_towards(base: Weights, model: Weights, clip_norm: float) -> Weights:
+    """Return the model, moved back towards `base` if it is further than `clip_norm` away from it."""
+    change = model.astype(np.float64) - base
+    distance = math.sqrt(float(np.square(change).sum()))
+    if distance <= clip_norm:
+        return model
+    return (base + change * (clip_norm / distance)).astype(np.float32)
 
-    Every tier's last model counts as often as the tier opposite in speed has reported, so slow tiers are
-    not drowned out. A tier that never reported holds the initial model.
-    """
 
-    STATE = ("initial", "models", "counts")
-
-    def __init__(self, tiers: int) -> None:
-        self.initial: Weights | None = None
-        self.models: dict[int, Weights] = {}
-        self.counts = [0] * tiers
-
-    def mix(
-        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
-    ) -> Weights | None:
-        """Return the tiers' last models, weighted by the counts in reverse."""
-        initial = weights if self.initial is None else self.initial
-        models, counts = {**self.models, edge: update}, list(self.counts)
-        counts[edge] += 1
-        mixed = np.zeros_like(weights)
-        for tier, count in enumerate(reversed(counts)):
-            if count:
-                mixed += np.float32(count / sum(counts)) * models.get(tier, initial)
-        if finite(mixed):
-            self.initial, self.models, self.counts = initial, models, counts
-        return mixed
+def _squared_distances(models: Sequence[Weights]) -> npt.NDArray[np.float64]:
+    distances = np.zeros((len(models), len(models)))
+    for i, model in enumerate(models):
+        wide = model.astype(np.float64)
+        for j in range(i):
+            distances[i, j] = distances[j, i] = float(np.square(wide - models[j]).sum())
+    return distances

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hiflash.core.compression import Downlink
-from hiflash.core.state import Stateful
+from hiflash.core.state import Stateful, record
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -42,6 +42,7 @@ Event = CheckIn | Upload | Progress | Abandon | ClusterChange | Slot | Measured
 VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thousand leases ago
 
 
+@record
 @dataclass(slots=True, eq=False)  # not frozen, which takes four times as long to make; nothing changes one
 class Lease:
     """A grant that is out: who has it, from which model, how stale it may come back, and until when.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hiflash.core.state import Stateful
+from hiflash.core.state import Stateful, record
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -37,6 +37,7 @@ Aggregate = Callable[[Sequence[ClientUpdate], int, Model], tuple[Model, Sequence
 OBSERVED = 0.2  # weight of the newest observation in the moving averages
 
 
+@record
 class Estimates(NamedTuple):
     """Moving averages of what one edge round and the WAN took; at first the declared means."""
 

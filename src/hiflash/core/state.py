@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-__all__ = ["Stateful"]
+__all__ = ["RECORDS", "SHARED", "Stateful", "record", "shared_record"]
+
+RECORDS: dict[str, type] = {}
+SHARED: set[str] = set()
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def record(kind: Kind) -> Kind:
+    """Let checkpoints hold this type of record: only types marked so can be read back."""
+    RECORDS[kind.__name__] = kind
+    return kind
+
+
+def shared_record(kind: Kind) -> Kind:
+    """Let checkpoints hold this type, and keep it one object where several places hold the same one."""
+    SHARED.add(kind.__name__)
+    return record(kind)
 
 
 class Stateful:

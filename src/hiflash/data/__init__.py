@@ -1,4 +1,7 @@
-"""Datasets, where they come from, and how their samples are dealt out to clients."""
+"""Datasets, where they come from, and how their samples are dealt out to clients.
+
+May import the vocabulary.
+"""
 
 from __future__ import annotations
 

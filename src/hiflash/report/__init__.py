@@ -1,1 +1,4 @@
-"""What a person sees of a run: figures, tables and the live view; import the module you need."""
+"""Tables, figures and the live view: from results to what people look at.
+
+May import the vocabulary, core, store, sim and control.
+"""

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from hiflash.core.staleness import REFUSE
+from hiflash.core.thresholds.policy import REFUSE
 from hiflash.report.canvas import FONT, INK, new_figure, save, style
 
 __all__ = ["draw_sigma", "draw_threshold_boxes"]

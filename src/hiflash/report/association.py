@@ -17,7 +17,7 @@ from hiflash.report.canvas import FONT, INK, legend_below, new_figure, save, sty
 from hiflash.report.units import duration
 
 if TYPE_CHECKING:
-    from hiflash.association import Row, Study
+    from hiflash.study.associate import Row, Study
 
 __all__ = ["association_table", "draw_association"]
 

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 from scipy.stats import rankdata
 
-from hiflash.learn.rehearsal import Rehearsal
+from hiflash.control.surrogate.rehearsal import Rehearsal
 from hiflash.report.grid import Grid
 from hiflash.report.summary import Result, at_target
 from hiflash.report.units import Unit, goal, spread
-from hiflash.result import Result as Real
+from hiflash.sim.result import Result as Real
 
 __all__ = ["JUDGED", "calibration_report", "calibration_tables", "taken"]
 

@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from hiflash.learn.rehearsal import Rehearsal
+from hiflash.control.surrogate.rehearsal import Rehearsal
 from hiflash.report.canvas import FONT, INK, MUTED, accuracy_axis, legend_below, new_figure, save, style
 from hiflash.report.curves import curve
 from hiflash.report.units import goal
-from hiflash.result import Result
+from hiflash.sim.result import Result
 
 __all__ = ["draw_calibration"]
 

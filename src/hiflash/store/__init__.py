@@ -1,1 +1,4 @@
-"""What a run leaves on disk, and how it gets there whole."""
+"""Files: written whole or not at all, read back without trusting them.
+
+May import the vocabulary and core.
+"""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hiflash.core.agent import NETWORKS, Agent, network_shapes
+from hiflash.core.thresholds.agent import NETWORKS, Agent, network_shapes
 from hiflash.errors import ConfigError, ProtocolError
 from hiflash.store.files import write_atomic
 from hiflash.weights import HEADER_LIMIT, Spec, from_bytes

@@ -1,8 +1,8 @@
 """A simulation's whole state as one safetensors file: arrays as tensors, the rest as JSON. No pickle.
 
-Only the types listed here can be read back, so a file cannot make this code build anything else. What
-several places share (the model that ten leases started from, the promise that all tasks of an edge round
-build on) is stored once and is shared again after reading.
+Only messages and types marked with `core.state.record` can be read back, so a file cannot make this code
+build anything else. What several places share (the model that ten leases started from, the promise that
+all tasks of an edge round build on) is stored once and is shared again after reading.
 """
 
 from __future__ import annotations
@@ -16,14 +16,7 @@ from typing import Any
 import numpy as np
 
 from hiflash import messages
-from hiflash.core.cloud import Lease
-from hiflash.core.edge import Estimates
-from hiflash.core.synchronous import OpenRound
-from hiflash.engine.executor import PendingModel
-from hiflash.engine.ledger import OpenLease
-from hiflash.engine.mobility import Change
-from hiflash.engine.simulator import RoundEnd
-from hiflash.engine.world import RoundTiming, Timeline
+from hiflash.core.state import RECORDS, SHARED
 from hiflash.errors import RunError
 from hiflash.store.files import write_atomic
 
@@ -31,20 +24,7 @@ __all__ = ["FORMAT", "load_checkpoint", "save_checkpoint"]
 
 FORMAT = 1
 
-TYPES: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        Change,
-        *(getattr(messages, name) for name in messages.__all__ if name not in ("Model", "Weights")),
-        Lease,
-        Estimates,
-        OpenRound,
-        OpenLease,
-        RoundEnd,
-        RoundTiming,
-        Timeline,
-    )
-}
+MESSAGES = {name: getattr(messages, name) for name in messages.__all__ if name not in ("Model", "Weights")}
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
@@ -53,7 +33,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
     arrays: dict[str, np.ndarray] = {}
     names: dict[int, str] = {}
-    promises: list[Any] = []
+    shared: list[Any] = []
     positions: dict[int, int] = {}
 
     def encode(value: Any) -> Any:
@@ -72,19 +52,21 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
             return {type(value).__name__: [encode(item) for item in sorted(value)]}
         if isinstance(value, dict):  # a Counter is restored by its owner
             return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
-        if isinstance(value, PendingModel):
-            if id(value) not in positions:
-                encoded = {"updates": encode(value.updates), "quorum": value.quorum}
-                positions[id(value)] = len(promises)
-                promises.append(encoded)
-            return {"promise": positions[id(value)]}
-        if type(value).__name__ in TYPES:
+        kind = type(value).__name__
+        if kind in SHARED and id(value) in positions:
+            return {"shared": positions[id(value)]}
+        if kind in MESSAGES or kind in RECORDS:
             fields = {name: encode(getattr(value, name)) for name in _fields(value)}
-            return {"type": type(value).__name__, "fields": fields}
+            encoded = {"type": kind, "fields": fields}
+            if kind not in SHARED:
+                return encoded
+            positions[id(value)] = len(shared)
+            shared.append(encoded)
+            return {"shared": positions[id(value)]}
         raise TypeError(f"a checkpoint cannot hold {type(value).__name__}")
 
     body = encode(state)
-    text = json.dumps({"promises": promises, "state": body}, separators=(",", ":"))
+    text = json.dumps({"shared": shared, "state": body}, separators=(",", ":"))
     write_atomic(path, save(arrays, metadata={"format": str(FORMAT), "state": text}))
 
 
@@ -114,7 +96,7 @@ def _fields(value: Any) -> Iterable[str]:
 
 
 def _decode(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    promises: list[PendingModel] = []
+    shared: list[Any] = []
 
     def decode(value: Any) -> Any:
         if isinstance(value, list):
@@ -123,8 +105,8 @@ def _decode(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
             return value
         if "array" in value:
             return arrays[value["array"]]
-        if "promise" in value:
-            return promises[value["promise"]]
+        if "shared" in value:
+            return shared[value["shared"]]
         if "tuple" in value:
             return tuple(decode(item) for item in value["tuple"])
         if "set" in value:
@@ -133,8 +115,9 @@ def _decode(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
             return frozenset(decode(item) for item in value["frozenset"])
         if "dict" in value:
             return {decode(key): decode(item) for key, item in value["dict"]}
-        return TYPES[value["type"]](**{name: decode(item) for name, item in value["fields"].items()})
+        kind = MESSAGES.get(value["type"]) or RECORDS[value["type"]]
+        return kind(**{name: decode(item) for name, item in value["fields"].items()})
 
-    for promise in document["promises"]:  # a promise stands after those that it builds on
-        promises.append(PendingModel(decode(promise["updates"]), promise["quorum"]))
+    for record in document["shared"]:  # one stands after those that it builds on
+        shared.append(decode(record))
     return decode(document["state"])

@@ -1,0 +1,32 @@
+"""What methods are made of, in words."""
+
+from __future__ import annotations
+
+from hiflash.config.tree import Config
+
+__all__ = ["describe_method"]
+
+
+def describe_method(method: str) -> dict[str, str]:
+    """Return the parts that a method is made of, in words."""
+    config = Config(method=method)
+    cloud, client, edge = config.cloud, config.client, config.edge
+    if cloud.schedule == "centralized":
+        return {"schedule": f"none ({config.stop.steps:,} steps on pooled data)"}
+    flat, asynchronous = config.federation.flat, cloud.schedule == "async"
+    parts: dict[str, str] = {"association": "none (flat)" if flat else config.federation.association}
+    if not flat:
+        rounds = "/".join(str(count) for count in edge.edge_rounds)
+        parts["edge"] = f"{edge.clients_per_round} clients x {rounds} rounds"
+    if asynchronous:
+        most = "" if cloud.concurrency == "none" else f" ({cloud.concurrency} at a time)"
+        weighted = "" if cloud.mixing == "tiers" else f" ({cloud.alpha:g}, {cloud.weighting})"
+        parts["schedule"] = f"async{most}"
+        parts["mixing"] = cloud.mixing + weighted
+        parts["threshold"] = str(cloud.threshold)
+    else:
+        parts["schedule"] = f"sync ({cloud.participants} {'clients' if flat else 'edges'})"
+        parts["selection"] = cloud.selection
+        parts["mixing"] = "mean by samples"
+    parts["client"] = f"SGD (mu {client.mu:g})" if client.mu else "SGD"
+    return parts

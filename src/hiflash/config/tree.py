@@ -1,0 +1,329 @@
+"""The configuration: a frozen tree with the paper's defaults, from TOML, the command line or Python.
+
+A method is a recipe of settings (`methods.recipes`) and a dataset brings a few of its own; what the user
+gives wins over both. Every error names the key, what it got, where that came from and what is allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
+
+from hiflash.config.applicability import out_of_place
+from hiflash.config.sections import (
+    AttackSection,
+    Client,
+    CloudSection,
+    CostSection,
+    DataSection,
+    EdgeSection,
+    EvaluateSection,
+    Federation,
+    MobilitySection,
+    ModelSection,
+    Positive,
+    RaySection,
+    ResourcesSection,
+    Section,
+    StopSection,
+    WanSection,
+    one_of,
+    setting,
+)
+from hiflash.config.settings import explain, flatten, nest, read_settings
+from hiflash.errors import ConfigError
+from hiflash.methods.recipes import METHODS
+
+__all__ = ["Config", "describe_keys", "inapplicable"]
+
+DATASET_SETTINGS: dict[str, dict[str, Any]] = {
+    "cifar10": {"client.batch": 50, "client.lr": 0.1, "cloud.threshold_max": 4, "data.augment": True},
+    "femnist": {"data.partition": "writer"},
+}
+
+MOBILE_PAIRS = 500_000_000  # 4 GB of paths
+
+
+class Config(Section):
+    """Everything that decides a run. Give sections as dicts or keys with dots.
+
+    >>> Config(method="fedavg", **{"client.lr": 0.05}).client.lr
+    0.05
+    """
+
+    method: Annotated[str, one_of("METHODS")] = setting("hifl", " | ".join(METHODS), "which recipe runs")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(
+        0, "a whole number >= 0", "names every random stream"
+    )
+    workers: Annotated[int, Field(ge=0, le=1024)] = setting(
+        0, "a whole number >= 0", "threads; 0 is one per core"
+    )
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = setting(
+        "auto", '"auto", "cpu" or "cuda"', "where training runs"
+    )
+    trainer: Literal["auto", "native", "torch", "stacked", "none"] = setting(
+        "auto",
+        '"auto", "native", "torch", "stacked" or "none"',
+        "what runs client tasks; auto is native or else torch, stacked is for GPUs, none trains nothing",
+    )
+    engine: Literal["local", "ray"] = setting(
+        "local", '"local" or "ray"', "what runs the workers: this process, or a Ray cluster"
+    )
+    checkpoint_s: Positive = setting(20.0, "> 0", "wall seconds between two checkpoints")
+    federation: Federation = Federation()
+    client: Client = Client()
+    edge: EdgeSection = EdgeSection()
+    cloud: CloudSection = CloudSection()
+    attack: AttackSection = AttackSection()
+    resources: ResourcesSection = ResourcesSection()
+    wan: WanSection = WanSection()
+    mobility: MobilitySection = MobilitySection()
+    evaluate: EvaluateSection = EvaluateSection()
+    stop: StopSection = StopSection()
+    data: DataSection = DataSection()
+    model: ModelSection = ModelSection()
+    cost: CostSection = CostSection()
+    ray: RaySection = RaySection()
+
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, _sources: Mapping[str, str] | None = None, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise ConfigError(_explain(error, _sources or {})) from None
+        self._given = flatten(settings)
+
+    @classmethod
+    def load(cls, path: Path | str | None = None, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Return the configuration of a TOML file with dotted overrides on top."""
+        return cls._layered(read_settings(path), overrides or {}, str(path))
+
+    def with_settings(self, overrides: Mapping[str, Any]) -> Self:
+        """Return this configuration with other settings on top; another method brings its own recipe."""
+        return self._layered(self._given, overrides, "the configuration")
+
+    def with_random_thresholds(self) -> Self:
+        """Return this configuration with thresholds that need no agent; what only others need goes too."""
+        settings = {**flatten(self.model_dump(mode="json")), "cloud.threshold": "random"}
+        given = {key: value for key, value in self._given.items() if not out_of_place(key, settings)}
+        return type(self)(**nest({**given, "cloud.threshold": "random"}))
+
+    @classmethod
+    def _layered(cls, below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> Self:
+        below, above = dict(below), flatten(above)
+        switched = any(
+            above.get(name, below.get(name)) != below.get(name) for name in ("method", "data.name")
+        )
+        if switched and below:
+            # What the old method or dataset would have given anyway was no choice, and must not stick.
+            usual = _usual(below)
+            below = {k: v for k, v in below.items() if k in ("method", "data.name") or usual.get(k) != v}
+        sources = {key: where for key in below if key not in above}
+        return cls(_sources=sources if below else {}, **nest({**below, **above}))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_recipe(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            return raw
+        given = flatten(raw)
+        settings = {**_usual(given), **given}
+        problems = [f"{key} {reason}" for key in given if (reason := out_of_place(key, settings))]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return nest(settings)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        problems = []
+        federation, cloud = self.federation, self.cloud
+        if federation.edges > federation.clients:
+            problems.append(
+                f"federation.edges ({federation.edges}) must not exceed federation.clients "
+                f"({federation.clients}): an edge needs a client"
+            )
+        by_labels = ("heterogeneity", "data", "edge-iid", "edge-noniid")
+        if self.data.name == "none" and federation.association in by_labels:
+            problems.append(
+                f"federation.association = {federation.association} needs labels, and data.name is none; "
+                "use random or latency"
+            )
+        if federation.capacity != "none" and federation.capacity * federation.edges < federation.clients:
+            problems.append(
+                f"federation.capacity ({federation.capacity}) x federation.edges ({federation.edges}) leaves "
+                f"no room for federation.clients ({federation.clients}); "
+                f"it must be at least {-(-federation.clients // federation.edges)}"
+            )
+        if federation.reach != "all" and federation.association not in ("heterogeneity", "data"):
+            problems.append(
+                f"federation.reach is for the associations heterogeneity and data, and "
+                f"{federation.association} puts clients anywhere; leave it out"
+            )
+        units, kind = self.units, "federation.clients" if federation.flat else "federation.edges"
+        if cloud.schedule == "sync" and cloud.participants > units:
+            problems.append(f"cloud.participants ({cloud.participants}) must not exceed {kind} ({units})")
+        problems += self._rule_problems()
+        if federation.flat and self.edge.edge_rounds != (1,):
+            problems.append(
+                "edge.edge_rounds must be [1] without edges (federation.flat), "
+                f"got {list(self.edge.edge_rounds)}"
+            )
+        if cloud.schedule == "sync" and cloud.selection == "tiers" and cloud.tiers > units:
+            problems.append(f"cloud.tiers ({cloud.tiers}) must not exceed {kind} ({units})")
+        if cloud.mixing == "tiers" and (federation.flat or federation.association != "latency"):
+            problems.append(
+                'cloud.mixing = "tiers" weights tiers by their latency, and needs federation.association = '
+                f'"latency" and edges, got "{federation.association}"'
+                f"{' and federation.flat' if federation.flat else ''}"
+            )
+        if cloud.threshold == "skip_slowest" and cloud.skipped >= units:
+            problems.append(f"cloud.skipped ({cloud.skipped}) must be less than {kind} ({units})")
+        if self.wan.topk != 0.01 and "topk" not in (self.wan.upload, self.wan.download):
+            problems.append('wan.topk needs wan.upload = "topk" or wan.download = "topk"')
+        problems += self._mobility_problems()
+        if self.data.name == "none" and self.trainer != "none":
+            problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
+        if cloud.schedule == "centralized" and self.trainer == "none":
+            problems.append(
+                f'trainer = "none" trains nothing, and {self.method} is nothing but training; '
+                "use another trainer or method"
+            )
+        for key, pair in (
+            ("resources.f_ghz", self.resources.f_ghz),
+            ("resources.bandwidth_mhz", self.resources.bandwidth_mhz),
+            ("wan.rtt_ms", self.wan.rtt_ms),
+            ("wan.bandwidth_mbps", self.wan.bandwidth_mbps),
+        ):
+            if not 0 < pair[0] <= pair[1] <= 1e9:
+                problems.append(f"{key} must be [low, high] with 0 < low <= high, got {list(pair)}")
+        if not any(
+            limit != "none"
+            for limit in (self.stop.communications, self.stop.client_steps, self.stop.virtual_s)
+        ):
+            problems.append(
+                "one of stop.communications, stop.client_steps and stop.virtual_s must be a number"
+            )
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    @property
+    def units(self) -> int:
+        """Return how many talk to the cloud: edges, or clients where there are no edges."""
+        return self.federation.clients if self.federation.flat else self.federation.edges
+
+    def _rule_problems(self) -> list[str]:
+        """Return which rules cannot be applied in this federation, and why."""
+        edge, cloud, problems = self.edge, self.cloud, []
+        if edge.clients_per_round != "all":
+            problems += edge.problems("edge", edge.clients_per_round, "edge.clients_per_round")
+        else:
+            problems += edge.problems("edge", self.federation.clients, "federation.clients")
+        if self.attack.kind != "none" and self.attack.share * self.federation.clients < 0.5:
+            clients = self.federation.clients
+            problems.append(f"attack.share = {self.attack.share} of federation.clients = {clients} is nobody")
+        if cloud.schedule == "sync":
+            problems += cloud.problems("cloud", cloud.participants, "cloud.participants")
+        return problems
+
+    def _mobility_problems(self) -> list[str]:
+        """Return why clients cannot move, join or leave in this federation."""
+        federation, problems = self.federation, []
+        if not self.mobility.active or self.cloud.schedule == "centralized":
+            return []
+        if self.resources.slow_edge != 1:
+            problems.append("resources.slow_edge is for clusters that stay as they are; leave out mobility.*")
+        pairs = federation.clients * federation.edges
+        if not federation.flat and pairs > MOBILE_PAIRS:
+            problems.append(
+                f"with mobility federation.clients * federation.edges must be at most {MOBILE_PAIRS:,}, got "
+                f"{pairs:,}: the path of every client to every edge is kept; use fewer edges"
+            )
+        if not federation.flat and federation.association == "latency":
+            problems.append(
+                f"mobility.* is for edges that are places, and the tiers of {self.method} "
+                '(federation.association = "latency") are none; leave it out or use another association'
+            )
+        return problems
+
+    def settings(self) -> dict[str, Any]:
+        """Return every key that applies to this method, with dots, in the order of the documentation."""
+        flat = flatten(self.model_dump(mode="json"))
+        return {key: value for key, value in flat.items() if not out_of_place(key, flat)}
+
+    def to_toml(self) -> str:
+        """Return the configuration as a TOML file that gives the same run."""
+        lines, section = [], ""
+        for key, value in self.settings().items():
+            *head, name = key.split(".")
+            if head and head[0] != section:
+                section = head[0]
+                lines += ["", f"[{section}]"]
+            # Not with JSON's pairs of surrogates, which TOML does not know; DEL is all it forbids beside.
+            text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            lines.append(f"{name} = {text}")
+        return "\n".join(lines) + "\n"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.settings() == other.settings()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def decisive(self) -> dict[str, Any]:
+        """Return the settings that decide the results: not workers, engine, device or checkpoints."""
+        free = ("workers", "device", "engine", "ray.address", "checkpoint_s", "data.dir")
+        return {key: value for key, value in self.settings().items() if key not in free}
+
+    def digest(self) -> str:
+        """Return a short hash of what decides the results."""
+        return hashlib.sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
+    """Return the keys that mean nothing to a method with these settings."""
+    settings = {**_defaults(), **METHODS[method].settings, **given, "method": method}
+    no_edges = ("edge.edge_rounds", "edge.redraw", "edge.clients_per_round")
+    out = {key for key in settings if out_of_place(key, settings)}
+    return out | set(no_edges if settings["federation.flat"] else ())
+
+
+def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that the method and the dataset among the given ones bring."""
+    method, dataset = given.get("method", "hifl"), given.get("data.name", "mnist5k")
+    recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
+    defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
+    return {**_defaults(), **defaults, **recipe}
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {key: default for key, _, default, _ in describe_keys()}
+
+
+def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
+    """Yield key, what is allowed, default and meaning of every setting."""
+    for name, info in Config.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            for sub, sub_info in kind.model_fields.items():
+                yield f"{name}.{sub}", *_about(sub_info)
+        else:
+            yield name, *_about(info)
+
+
+def _about(info: Any) -> tuple[str, Any, str]:
+    default = list(info.default) if isinstance(info.default, tuple) else info.default
+    return info.json_schema_extra["allowed"], default, info.description
+
+
+def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
+    known = {key: (allowed, default) for key, allowed, default, _ in describe_keys()}
+    return explain(error, known, sources)

@@ -1,0 +1,272 @@
+"""Staleness control as a Gymnasium environment: a step is a slot of the simulator (paper, section 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.config import Config
+from hiflash.config.settings import hiflash_settings
+from hiflash.control.surrogate.file import load_surrogate
+from hiflash.control.surrogate.model import Surrogate
+from hiflash.control.surrogate.stand_in import surrogate_simulator
+from hiflash.core.async_cloud import AsyncCloud
+from hiflash.core.cloud import Lease
+from hiflash.core.state import Stateful
+from hiflash.core.thresholds.observation import FEATURES, LIMIT, observe
+from hiflash.core.thresholds.policy import REFUSE, CloudView
+from hiflash.errors import ConfigError
+from hiflash.sim.federation import Federation, build, outline
+from hiflash.sim.ledger import Ledger
+from hiflash.sim.session import Session
+from hiflash.sim.simulator import Simulator
+from hiflash.sim.world import Timeline
+
+__all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv"]
+
+State = npt.NDArray[np.float32]
+
+DISCOUNT = 0.95  # of one slot: a lease lasts five to ten, and what it does to others is over soon after
+FIDELITIES = ("surrogate", "real")
+
+
+class StalenessEnv(gymnasium.Env[State, np.int64]):
+    """The cloud's scheduler: says how stale the edge that checks in may come back, or refuses it.
+
+    The state is that of `core.thresholds.observation`. The action is the threshold plus one, and 0 is a
+    refusal. The reward of a slot is `-sigma1 C_comp - sigma2 C_comm - 1`. Slots in which nobody checks in pass
+    by themselves; their rewards are added up with `discount`, and `info["slots"]` counts them. With `one_decision_per_slot` a step
+    is one slot, and its action does nothing if nobody checks in.
+
+    An episode terminates when the model reaches `stop.target` and is truncated after `max_slots` or when
+    another budget of the configuration is used up. Each one is a federation of its own: its seed is that of
+    `reset`, or else drawn. `fidelity` is `"surrogate"` (see `control.surrogate`) or `"real"`, where every
+    update that is not refused really trains.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012  # Gymnasium's own way
+
+    def __init__(
+        self,
+        config: Config | str | Path | Mapping[str, Any] | None = None,
+        *,
+        fidelity: str = "surrogate",
+        surrogate: Surrogate | str | Path = "auto",
+        max_slots: int = 10_000,
+        discount: float = DISCOUNT,
+        one_decision_per_slot: bool = False,
+    ) -> None:
+        self.config = _staleness_config(config)
+        self.fidelity, self.max_slots, self.discount = fidelity, max_slots, discount
+        self.one_decision_per_slot = one_decision_per_slot
+        if fidelity not in FIDELITIES:
+            raise ConfigError(f'fidelity must be "surrogate" or "real", got {fidelity!r}')
+        if not (max_slots >= 1 and 0 < discount <= 1):
+            raise ConfigError(
+                f"max_slots must be >= 1 and discount in (0, 1], got {max_slots} and {discount}"
+            )
+        self.surrogate = None
+        if fidelity == "surrogate":
+            self.surrogate = (
+                surrogate if isinstance(surrogate, Surrogate) else load_surrogate(surrogate, self.config)
+            )
+            self._data, self._spec = outline(self.config)
+        edges = self.config.federation.edges
+        self.observation_space = gymnasium.spaces.Box(0.0, LIMIT, (FEATURES * edges,), np.float32)
+        self._highest = self.config.cloud.threshold_max + 1
+        self.action_space = gymnasium.spaces.Discrete(self._highest + 1)
+        self._federation: Federation | None = None
+        self._told = _Told()
+        self._over = True  # until the first reset
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[State, dict[str, Any]]:
+        """Begin the run of a federation and return the state when its first edge checks in."""
+        super().reset(seed=seed)
+        # Without a seed the next federation follows from the last; a seed itself is that of the simulator.
+        drawn = seed if seed is not None else int(self.np_random.integers(2**62))
+        self._begin(self.config.with_settings({"seed": drawn}))
+        self._slot, self._charged, self._over, self._evaluated = 0, 0.0, False, 0
+        self._pass_time()
+        return self._state(), self._info(slots=0, admitted=False)
+
+    def step(self, action: np.int64) -> tuple[State, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Answer the edge that checks in and let time pass until the next one does."""
+        if self._over:
+            raise gymnasium.error.ResetNeeded("no episode is under way; call reset()")
+        if not (isinstance(action, (int, np.integer)) and 0 <= action <= self._highest):
+            raise gymnasium.error.InvalidAction(
+                f"an action is a whole number in 0..{self._highest} "
+                f"(0 refuses, k + 1 is threshold k), got {action!r}"
+            )
+        admitted = False
+        if self._asked is not None:
+            before = self.simulator.ledger.grants[self._asked]
+            self._told.threshold = int(action) - 1
+            self.session.advance()
+            admitted = self.simulator.ledger.grants[self._asked] > before
+        reward, slots = self._pass_time(answered=True)
+        reached = self.session.reached
+        info = self._info(slots=slots, admitted=admitted)
+        return self._state(), reward, reached, self._over and not reached, info
+
+    def progress(self) -> float:
+        """Return how much of the way to the target the model has come; 1 if it is there."""
+        if self._learning is not None:
+            return self._learning.progress(self.simulator.weights)
+        return min(self._accuracy() / float(self.config.stop.target), 1.0)
+
+    def prospect(self) -> float:
+        """Return the progress that is there once everything under way has arrived.
+
+        It rises at a grant by what that will bring, less what it takes from the others by making them stale.
+        No state shows that: when an upload arrives, what it was worth depends on all that came before it.
+        """
+        learning, cloud, ledger = self._learning, self._cloud, self.simulator.ledger
+        if learning is None:
+            return self.progress()
+        weights, version, held = cloud.weights, cloud.version, cloud.mixing.snapshot()
+        for lease in sorted(cloud.leases.values(), key=lambda lease: _timeline(ledger, lease).arrives_at):
+            staleness = version - lease.base_version
+            if staleness > lease.threshold:
+                continue
+            rounds = len(_timeline(ledger, lease).rounds)
+            trained = learning.train(lease.edge, lease.received, rounds)
+            mixed = cloud.mixing.mix(weights, trained, lease.base, lease.edge, staleness)
+            if mixed is not None:
+                weights, version = mixed, version + 1
+        cloud.mixing.restore(held)
+        return learning.progress(weights)
+
+    def close(self) -> None:
+        """End the workers of a real federation."""
+        if self._federation is not None:
+            self._federation.close()
+            self._federation = None
+
+    def _begin(self, config: Config) -> None:
+        if self.surrogate is None:
+            self.close()
+            self._federation = build(config)
+            engine, pool = self._federation.engine(_quiet), self._federation.pool
+            if not isinstance(engine, Simulator) or pool is None:
+                raise ConfigError("staleness control needs an asynchronous method that trains")
+            evaluate = pool.evaluate
+            self.simulator, self._learning = engine, None
+        else:
+            self.simulator, self._learning = surrogate_simulator(
+                config, self._data, self._spec, self.surrogate, config.seed
+            )
+            evaluate = self._learning.evaluate
+        assert isinstance(self.simulator.cloud, AsyncCloud)  # noqa: S101  # the configuration was checked
+        self._cloud = self.simulator.cloud
+        self._cloud.policy = self._told
+        self.session = Session(
+            self.simulator,
+            evaluate,
+            every=config.evaluate.every,
+            target=float(config.stop.target),
+            log=_quiet,
+            progress=_quiet,
+            checkpoint=_quiet,
+            checkpoint_s=1.0,
+            pause=lambda: False,
+        )
+        self.simulator.start()
+
+    def _pass_time(self, *, answered: bool = False) -> tuple[float, int]:
+        """Go on to the next decision or the end; return the reward until then and the slots that passed.
+
+        `answered` says that the current slot has had its decision.
+        """
+        ledger, reward, slots, factor = self.simulator.ledger, 0.0, 0, 1.0
+        self._asked: int | None = None
+        while True:
+            if self.session.evaluated != self._evaluated:  # the model may have reached the target
+                self._evaluated = self.session.evaluated
+                self._over = self.session.over() is not None
+            if self.one_decision_per_slot and slots and not self._over and self._nothing_at_the_boundary():
+                return reward, slots
+            if self._over or ledger.slot(self.simulator.heap[0][0]) > self._slot:
+                cost = ledger.costs_by(self._slot)["total_cost"]
+                reward -= factor * (cost - self._charged)
+                self._charged, factor, slots = cost, factor * self.discount, slots + 1
+                if not self._over:
+                    self._slot, answered = self._slot + 1, False
+                    self._over = self._slot >= self.max_slots or self.session.over() is not None
+                if self._over:
+                    return reward, slots
+            elif not answered and (asked := self.simulator.decision()) is not None:
+                self._asked = asked[0]
+                return reward, slots
+            else:
+                self.session.advance()
+
+    def _nothing_at_the_boundary(self) -> bool:
+        """Return whether what happens next lies behind the beginning of the current slot."""
+        return self.simulator.heap[0][0] > self._now() + 1e-9
+
+    def _now(self) -> float:
+        return self._slot * self.config.resources.slot_s
+
+    def _state(self) -> State:
+        return observe(self._cloud.view(self._now()), self._asked)
+
+    def _info(self, *, slots: int, admitted: bool) -> dict[str, Any]:
+        return {
+            "slots": slots,
+            "admitted": admitted,
+            "edge": -1 if self._asked is None else self._asked,
+            "accuracy": self._accuracy(),
+            "total_cost": self._charged,
+            "communications": self.simulator.ledger.communications,
+        }
+
+    def _accuracy(self) -> float:
+        evaluations = self.session.evaluations
+        return evaluations[-1]["accuracy"] if evaluations else 0.0
+
+
+class _Told(Stateful):
+    """The policy that does what it is told."""
+
+    def __init__(self) -> None:
+        self.threshold = REFUSE
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the threshold that was told last."""
+        return self.threshold
+
+
+def _timeline(ledger: Ledger, lease: Lease) -> Timeline:
+    return ledger.open[lease.lease_id].timeline
+
+
+def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) -> Config:
+    """Return a configuration whose thresholds are somebody else's business, if it has any."""
+    if not isinstance(config, Config):
+        path, settings = (None, config) if isinstance(config, Mapping) else (config, None)
+        config = Config.load(None, hiflash_settings(path, settings))
+    if config.cloud.schedule != "async" or config.federation.flat:
+        raise ConfigError(
+            f"staleness control is for asynchronous methods with edges, and {config.method} is none; "
+            "use hiflash or hifl"
+        )
+    if config.stop.target == "none" or config.trainer == "none":
+        raise ConfigError(
+            'staleness control needs something to reach: set stop.target, and no trainer "none"'
+        )
+    return config.with_random_thresholds()
+
+
+def _quiet(*_: Any) -> None:
+    """Take note of nothing."""
+
+
+gymnasium.register("hiflash/Staleness-v0", entry_point="hiflash.control.environment:StalenessEnv")

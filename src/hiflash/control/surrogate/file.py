@@ -1,0 +1,45 @@
+"""Surrogates as JSON files: the fitted numbers, what they were fitted on, and how far off they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hiflash.agents import FOLDER, shipped_name
+from hiflash.config import Config
+from hiflash.control.surrogate.model import Surrogate
+from hiflash.errors import ConfigError
+from hiflash.store.files import write_atomic
+
+__all__ = ["load_surrogate", "save_surrogate"]
+
+FORMAT = "hiflash surrogate 1"
+
+
+def save_surrogate(path: Path, surrogate: Surrogate, about: dict[str, Any]) -> None:
+    """Write a surrogate with what there is to say about it."""
+    content = {"format": FORMAT, "parameters": surrogate.to_dict(), "about": about}
+    write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
+
+
+def load_surrogate(path: str | Path, config: Config) -> Surrogate:
+    """Return the surrogate of a file; "auto" is the one that comes with HiFlash for such a configuration."""
+    found = Path(path)
+    if path == "auto":
+        name = shipped_name(config.data.name, config.federation.association)
+        shipped = sorted(file.stem for file in FOLDER.glob("*.json"))
+        if name not in shipped:
+            raise ConfigError(
+                f"no surrogate {name!r} comes with HiFlash; there are: {', '.join(shipped)}. "
+                "Make one with hiflash calibrate, and give the path of its file"
+            )
+        found = FOLDER / f"{name}.json"
+    try:
+        content = json.loads(found.read_text(), parse_int=float)  # one with 400 digits is infinite
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{found} is no surrogate ({error}); make one with: hiflash calibrate") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ConfigError(f"{found} is no surrogate of this version; make one with: hiflash calibrate")
+    numbers = content.get("parameters")
+    return Surrogate.from_dict(numbers if isinstance(numbers, dict) else {})

@@ -1,0 +1,47 @@
+"""What a surrogate is fitted to, from the directory of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hiflash.config import Config
+from hiflash.control.surrogate.fit import RunLog
+from hiflash.control.surrogate.stand_in import check_representable, edge_labels
+from hiflash.data import Dataset
+from hiflash.errors import RunError
+from hiflash.methods.registry import MIXINGS
+from hiflash.sim.population import populate
+from hiflash.weights import Spec
+
+__all__ = ["read_log"]
+
+
+def read_log(path: Path, data: Dataset | None, spec: Spec) -> RunLog:
+    """Return whose updates a run applied, and what its evaluations found."""
+    config = Config.load(path / "config.toml")
+    check_representable(config)
+    shares, overall = edge_labels(populate(config, data, None, spec.size))
+    granted: dict[int, tuple[int, int]] = {}
+    updates: list[tuple[int, int, int]] = []
+    evaluations: list[tuple[int, float]] = []
+    try:
+        for line in (path / "events.jsonl").read_bytes().splitlines():
+            row = json.loads(line)
+            if row["event"] == "grant":
+                granted[row["lease"]] = (row["version"], row["rounds"])
+            elif row["event"] == "upload" and row["status"] == "applied":
+                updates.append((row["edge"], *granted[row["lease"]]))
+            elif row["event"] == "evaluate":
+                evaluations.append((row["version"], row["accuracy"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RunError(f"{path}/events.jsonl is not the log of a run ({error}); run it again") from None
+    # A model of the surrogate has two numbers for every edge, all of them learned.
+    return RunLog(
+        shares,
+        overall,
+        updates,
+        evaluations,
+        MIXINGS[config.cloud.mixing](config, 2 * len(shares)),
+        config.seed,
+    )

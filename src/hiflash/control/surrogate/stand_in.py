@@ -1,0 +1,91 @@
+"""A simulation in which a surrogate stands in for training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.config import Config
+from hiflash.control.surrogate.model import Surrogate, SurrogateRun
+from hiflash.data import Dataset
+from hiflash.errors import ConfigError
+from hiflash.sim.build import simulator
+from hiflash.sim.population import Population, populate
+from hiflash.sim.simulator import Simulator
+from hiflash.weights import Spec
+
+__all__ = ["check_representable", "edge_labels", "surrogate_simulator"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def surrogate_simulator(
+    config: Config, data: Dataset | None, spec: Spec, surrogate: Surrogate, draw: int
+) -> tuple[Simulator, SurrogateRun]:
+    """Return the simulation of a configuration at its start, and what learns in it.
+
+    The federation is that of the configuration's seed; `draw` is the seed of what the surrogate leaves to
+    chance.
+    """
+    check_representable(config)
+    population = populate(config, data, None, spec.size)
+    shares, overall = edge_labels(population)
+    learning = SurrogateRun(surrogate, shares, overall, target=float(config.stop.target), seed=draw)
+    size = len(learning.initial)
+    made = simulator(config, population, learning.initial, spec, size, None, None, _unheard, learning.train)
+    return made, learning
+
+
+def check_representable(config: Config) -> None:
+    """Raise if a surrogate cannot stand in for the training of such runs, and say why."""
+    cloud, method = config.cloud, config.method
+    problems = []
+    if cloud.schedule != "async" or config.federation.flat:
+        problems.append(
+            f"a surrogate is for asynchronous methods with edges, and {method} is none; use hiflash or hifl"
+        )
+    elif cloud.mixing not in ("interpolate", "delta"):
+        problems.append(
+            "a surrogate follows the global model from update to update, and cloud.mixing = "
+            f'"{cloud.mixing}" makes it of several; use "interpolate" or "delta"'
+        )
+    if config.stop.target == "none":
+        problems.append("a surrogate is for runs with a target; set stop.target")
+    elif config.stop.target == 1:
+        problems.append("a surrogate never gets everything right; set stop.target below 1")
+    if config.data.name == "none" or config.trainer == "none":
+        problems.append(
+            'a surrogate stands in for training, and here is none; use data and no trainer "none"'
+        )
+    if config.mobility.active:
+        problems.append("a surrogate knows the edges' labels from the start; leave out mobility.*")
+    if config.client.batch_norm == "local":
+        problems.append(
+            'a surrogate knows one model, and client.batch_norm = "local" makes many; leave it out'
+        )
+    if config.attack.kind != "none":
+        problems.append("a surrogate knows no malicious clients; leave out attack.*")
+    if config.edge.aggregate != "mean":
+        problems.append(
+            "a surrogate takes an edge's model to be made by all its clients; leave out edge.aggregate"
+        )
+    if cloud.norm_bound != "none":
+        problems.append("a surrogate's updates have no norm; leave out cloud.norm_bound")
+    if problems:
+        raise ConfigError(problems)
+
+
+def edge_labels(population: Population) -> tuple[Floats, Floats]:
+    """Return the label distribution of every edge, and of all clients; one without clients has the latter."""
+    if population.labels is None:
+        raise ConfigError('a surrogate looks at the labels of edges, and data.name = "none" has no labels')
+    overall = population.labels.sum(axis=0) / population.labels.sum()
+    held = [population.labels[cluster].sum(axis=0) for cluster in population.clusters]
+    return np.array([counts / counts.sum() if counts.sum() else overall for counts in held]), overall
+
+
+def _unheard(now: float, kind: str, row: Mapping[str, Any]) -> None:
+    """Keep no log."""

@@ -1,0 +1,323 @@
+"""Trains an agent: episodes in an environment, checks on the side, and all that is needed to go on later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiflash.agents import TRAINING_SEEDS
+from hiflash.config import Config
+from hiflash.control.ddqn import DdqnSettings, Learner
+from hiflash.control.environment import DISCOUNT, StalenessEnv
+from hiflash.control.networks import make_agent, q_network
+from hiflash.control.replay import Transition
+from hiflash.control.surrogate.model import Surrogate
+from hiflash.core.thresholds.agent import Agent, Forward, permitted
+from hiflash.core.thresholds.observation import FEATURES, REMAINING
+from hiflash.errors import ConfigError, Paused, RunError
+from hiflash.messages import Weights
+from hiflash.seeding import rng
+from hiflash.store.agent_file import save_agent
+from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
+from hiflash.store.files import write_atomic
+from hiflash.store.run_directory import claimed
+
+__all__ = ["DYNAMICS", "Training", "TrainingSettings"]
+
+STATE = "training.safetensors"
+DYNAMICS = {"static": ("off",), "fluctuating": ("on",), "both": ("off", "on")}
+FIRST_CHECK = TRAINING_SEEDS
+FIRST_EPISODE = TRAINING_SEEDS + 1_000
+SCALE = 0.2  # rewards of about one: learning rates are made for these
+LAST_RATE = 0.02  # of the first learning rate
+MOST_REFUSED = 0.95  # random actions refuse in every episode at another rate: from crowded to one at a time
+SLOWER, SLOW_EVERY = 10.0, 8  # two episodes of eight have one edge that takes so many times as long
+KEPT_THRESHOLDS = 2_000  # of a check, for the figure
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How an agent is trained.
+
+    With `progress_reward` the learner is also paid for progress (decision 38): the state does not show how
+    far training has come, so that the paper's reward alone cannot tell a good update from a bad one.
+    """
+
+    episodes: int = 150
+    network: str = "shared"
+    dynamics: str = "both"
+    fidelity: str = "surrogate"
+    progress_reward: bool = True
+    discount: float = DISCOUNT
+    max_slots: int = 6_000
+    check_every: int = 10
+    check_runs: int = 6
+
+    def ddqn(self) -> DdqnSettings:
+        """Return how the learner learns."""
+        return DdqnSettings(
+            gamma=self.discount,
+            lr=1e-3,
+            batch=128,
+            memory=100_000,
+            copy_every=200,
+            learn_from=1_000,
+            learn_every=2,
+            epsilon_steps=100 * self.episodes,
+            averaging=0.999,
+            smooth=0.02,
+        )
+
+
+class Training:
+    """An agent under training. `run` goes on until all episodes are done or somebody asks it to pause."""
+
+    def __init__(
+        self, config: Config, surrogate: Surrogate | str | Path, settings: TrainingSettings, folder: Path
+    ) -> None:
+        if settings.dynamics not in DYNAMICS:
+            raise ConfigError(f"dynamics must be one of {', '.join(DYNAMICS)}, got {settings.dynamics!r}")
+        for name in ("episodes", "check_every", "check_runs"):
+            if getattr(settings, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(settings, name)}")
+        self.config, self.settings, self.folder = config, settings, folder
+        alike = config.resources.slow_edge == 1 and not config.mobility.active
+        slower = {"resources.slow_edge": SLOWER} if alike else {}
+        self.envs, self.slow_envs = (
+            [
+                StalenessEnv(
+                    config.with_settings({"resources.fluctuation": fluctuation, **changed}),
+                    fidelity=settings.fidelity,
+                    surrogate=surrogate,
+                    max_slots=settings.max_slots,
+                    discount=settings.discount,
+                )
+                for fluctuation in DYNAMICS[settings.dynamics]
+            ]
+            for changed in ({}, slower)
+        )
+        edges, self.threshold_max = config.federation.edges, config.cloud.threshold_max
+        self.network = q_network(settings.network, edges, self.threshold_max, config.seed)
+        (width,) = self.envs[0].observation_space.shape or (0,)
+        self.learner = Learner(self.network, width, settings.ddqn(), config.seed)
+        self.episodes: list[dict[str, Any]] = []
+        self.checks: list[dict[str, Any]] = []
+        self.best: Weights = self.learner.average.copy()
+        # Of the environment's configuration: which thresholds the user's has makes no difference.
+        own = {"resources.fluctuation": config.resources.fluctuation}
+        digest = self.envs[0].config.with_settings(own).digest()
+        self._identity = {"config": digest, **asdict(settings), "surrogate": self._surrogate_id()}
+
+    @property
+    def worth(self) -> float:
+        """Return what the whole way to the target is worth: the least that any policy so far has paid for it.
+
+        Paid so much for progress, a policy gains nothing in the long run if it is as good as that one, and
+        something if it is better (Dinkelbach 1967: the least ratio of cost to progress).
+        """
+        return float(min(check["cost"] for check in self.checks))
+
+    def run(
+        self,
+        progress: Callable[[dict[str, Any]], None] = lambda row: None,
+        pause: Callable[[], bool] = lambda: False,
+    ) -> Agent:
+        """Train, save and return the agent that did best in the checks."""
+        self._refuse_others()
+        with claimed(self.folder):
+            self._load()
+            return self._train(progress, pause)
+
+    def _train(self, progress: Callable[[dict[str, Any]], None], pause: Callable[[], bool]) -> Agent:
+        checked = [check["policy"] for check in self.checks]
+        for policy, choose in _usual(self.threshold_max, self.config.seed).items():
+            if policy not in checked:
+                self.checks.append(self._check(policy, choose, 0, pause))
+                self._save()
+        while len(self.episodes) < self.settings.episodes:
+            self.episodes.append(self._episode(len(self.episodes), pause))
+            done = len(self.episodes)
+            if done % self.settings.check_every == 0 or done == self.settings.episodes:
+                values = Forward(self.learner.spec.split(self.learner.average))
+                found = self._check("agent", partial(_best, values), done, pause)
+                if all(found["cost"] <= check["cost"] for check in self.checks if check["episode"]):
+                    self.best = self.learner.average.copy()
+                self.checks.append(found)
+                self.episodes[-1]["check"] = found["cost"]
+                self._save()
+            progress(self.episodes[-1])
+        return self._finish()
+
+    def _episode(self, number: int, pause: Callable[[], bool]) -> dict[str, Any]:
+        """Run one episode, learn from it, and return its row."""
+        settings, learner = self.settings, self.learner
+        envs = self.slow_envs if number % SLOW_EVERY >= SLOW_EVERY - 2 else self.envs
+        env = envs[number % len(envs)]
+        state, info = env.reset(seed=FIRST_EPISODE + number)
+        learner.slow_down(learner.settings.lr * max(LAST_RATE, 1 - number / settings.episodes))
+        worth = self.worth if settings.progress_reward else 0.0
+        refusal = MOST_REFUSED * float(rng(self.config.seed, "refusal", number).random())
+        gained, losses, thresholds = 0.0, [], Counter[int]()
+        over, ahead = False, env.prospect()
+        while not over:
+            if pause():
+                raise Paused(None, self._how_to_go_on())
+            action = learner.explore(state, refusal)
+            following, reward, terminated, truncated, info = env.step(np.int64(action))
+            behind, ahead = ahead, env.prospect()
+            paid = float(reward) + worth * (ahead - behind)
+            learner.observe(Transition(state, action, SCALE * paid, info["slots"], following, terminated))
+            loss = learner.learn()
+            if loss is not None:
+                losses.append(loss)
+            gained += paid
+            thresholds[action - 1] += 1
+            state, over = following, terminated or truncated
+        return {
+            "episode": number + 1,
+            "dynamics": "static" if env.config.resources.fluctuation == "off" else "fluctuating",
+            "return": gained,
+            "cost": info["total_cost"],
+            "communications": info["communications"],
+            "reached": terminated,
+            "thresholds": {str(key): thresholds[key] for key in sorted(thresholds)},
+            "epsilon": learner.epsilon,
+            "loss": float(np.mean(losses)) if losses else None,
+        }
+
+    def _check(
+        self, policy: str, choose: Callable[[Weights], int], episode: int, pause: Callable[[], bool]
+    ) -> dict[str, Any]:
+        """Return what a policy costs where it is not trained, and the thresholds that it chooses."""
+        costs, thresholds, running, reached = [], [], [], 0
+        for run in range(self.settings.check_runs):
+            if pause():
+                raise Paused(None, self._how_to_go_on())
+            env = self.envs[run % len(self.envs)]
+            state, info = env.reset(seed=FIRST_CHECK + run)
+            over = False
+            while not over:
+                action = choose(state)
+                thresholds.append(action - 1)
+                running.append(np.count_nonzero(state.reshape(FEATURES, -1)[REMAINING]))
+                state, _, terminated, truncated, info = env.step(np.int64(action))
+                over = terminated or truncated
+            # Whoever does not get there has not paid the whole price.
+            made = max(env.progress(), 0.01) if truncated else 1.0
+            costs.append(info["total_cost"] / made)
+            reached += terminated
+        kept = thresholds[:: -(-len(thresholds) // KEPT_THRESHOLDS)]
+        return {
+            "policy": policy,
+            "episode": episode,
+            "cost": float(np.mean(costs)),
+            "costs": costs,
+            "reached": reached,
+            "thresholds": kept,
+            "parallelism": float(np.mean(running)),
+        }
+
+    def _how_to_go_on(self) -> str:
+        return f"paused; give the same command again to go on with {self.folder}"
+
+    def _finish(self) -> Agent:
+        found = [check for check in self.checks if check["episode"]]
+        about: dict[str, str | float] = {
+            "config": self._identity["config"],
+            "surrogate": self._identity["surrogate"],
+            "data": self.config.data.name,
+            "association": self.config.federation.association,
+            "enforce": self.config.cloud.enforce,
+            "mixing": self.config.cloud.mixing,
+            "edges": self.config.federation.edges,
+            "compute_weight": self.config.cost.compute_weight,
+            "send_weight": self.config.cost.send_weight,
+            "episodes": self.settings.episodes,
+            "check_cost": min(check["cost"] for check in found),
+        }
+        self.learner.load(self.best)
+        agent = make_agent(self.network, self.threshold_max, about)
+        save_agent(self.folder / "agent.safetensors", agent)
+        write_atomic(self.folder / "training.json", json.dumps(self.record(agent)))
+        return agent
+
+    def record(self, agent: Agent) -> dict[str, Any]:
+        """Return all that there is to say about a training."""
+        return {
+            "settings": asdict(self.settings),
+            "about": dict(agent.about),
+            "digest": agent.digest,
+            "episodes": self.episodes,
+            "checks": self.checks,
+        }
+
+    def close(self) -> None:
+        """End the workers of real environments."""
+        for env in (*self.envs, *self.slow_envs):
+            env.close()
+
+    def _refuse_others(self) -> None:
+        """Leave alone what is no training; what is hidden are locks, and leftovers of one that was killed."""
+        if self.folder.is_dir() and not (self.folder / STATE).exists():
+            others = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("."))
+            if others:
+                raise RunError(
+                    f"{self.folder} holds something else than a training ({others[0]}); "
+                    "choose another --name or remove it"
+                )
+
+    def _load(self) -> None:
+        if not (self.folder / STATE).exists():
+            return
+        state = load_checkpoint(self.folder / STATE)
+        for name, value in self._identity.items():
+            if state["identity"].get(name) != value:
+                raise RunError(
+                    f"{self.folder} holds a training with {name} = {state['identity'].get(name)}, and here "
+                    f"that is {value}; choose another --name or remove it"
+                )
+        self.learner.restore(state["learner"])
+        self.episodes, self.checks, self.best = state["episodes"], state["checks"], state["best"]
+
+    def _save(self) -> None:
+        save_checkpoint(
+            self.folder / STATE,
+            {
+                "identity": self._identity,
+                "learner": self.learner.snapshot(),
+                "episodes": self.episodes,
+                "checks": self.checks,
+                "best": self.best,
+            },
+        )
+        write_atomic(self.folder / "config.toml", self.config.to_toml())
+
+    def _surrogate_id(self) -> str:
+        """Return a short hash of what stands in for training."""
+        surrogate = self.envs[0].surrogate
+        if surrogate is None:
+            return "none"
+        return hashlib.sha256(json.dumps(surrogate.to_dict()).encode()).hexdigest()[:12]
+
+
+def _usual(threshold_max: int, seed: int) -> dict[str, Callable[[Weights], int]]:
+    """Return the policies that an agent should do better than: any action at random, and fixed thresholds."""
+    stream = rng(seed, "random actions")
+    fixed = {f"fixed-{k}": partial(_always, k + 1) for k in (0, 1, 2, 4, 8) if k <= threshold_max}
+    return {"random": lambda state: int(stream.integers(threshold_max + 2)), **fixed}
+
+
+def _best(values: Forward, state: Weights) -> int:
+    return int(permitted(values(state), state).argmax())
+
+
+def _always(action: int, state: Weights) -> int:
+    return action

@@ -1,0 +1,176 @@
+"""The asynchronous cloud: mixes what arrives at once and controls how stale it may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hiflash.core.cloud import Cloud, Lease
+from hiflash.core.mixing import Mixing
+from hiflash.core.thresholds.policy import CloudView, LeaseView, ThresholdPolicy, admits
+from hiflash.messages import (
+    Cancel,
+    CheckIn,
+    Proceed,
+    Progress,
+    Refuse,
+    RoundApplied,
+    Slot,
+    Upload,
+    Verdict,
+    Weights,
+)
+from hiflash.seeding import Streams, rng
+from hiflash.weights import finite
+
+__all__ = ["ENFORCEMENTS", "AsyncCloud"]
+
+ENFORCEMENTS = ("admit", "discard", "cancel")
+
+
+class AsyncCloud(Cloud):
+    """Scheduler and updater of the paper in one strictly sequential state machine.
+
+    If `slotted`, one waiting edge drawn uniformly is answered at each `Slot`; else every check-in is
+    answered at once. At most `concurrency` leases are out: when one comes back, edges that wait are drawn
+    uniformly and answered until the place is taken. Whoever is turned away may ask again after `slot_s`.
+
+    `enforce` says what a threshold does: `admit` starts an edge only if every lease is expected to stay
+    fresh enough, `discard` starts any and refuses late uploads, `cancel` is `discard` that also tells an
+    edge between its rounds when going on is useless.
+    """
+
+    STATE = (*Cloud.STATE, "buffered")
+
+    def __init__(
+        self,
+        weights: Weights,
+        examples: Mapping[int, int],
+        *,
+        mixing: Mixing,
+        policy: ThresholdPolicy,
+        seed: int,
+        enforce: str = "admit",
+        slot_s: float,
+        slotted: bool = True,
+        concurrency: float = math.inf,
+        cost_unit_s: tuple[float, float] = (1.0, 1.0),
+        **limits: Any,
+    ) -> None:
+        super().__init__(weights, examples, **limits)
+        self.mixing = mixing
+        self.policy = policy
+        self.seed = seed
+        self._slots = Streams(seed, "slot")
+        self.enforce = enforce
+        self.slot_s = slot_s
+        self.slotted = slotted
+        self.concurrency = concurrency
+        self.cost_unit_s = cost_unit_s
+        self._first_draw = (-1, 0, 0)  # slot, how many waited, and which of them is first
+        self._viewed: tuple[tuple[float, int, int, int], CloudView] | None = None
+        self.buffered: tuple[int, ...] = ()  # leases whose updates wait in the mixing rule's buffer
+
+    def view(self, now: float) -> CloudView:
+        """Return what a policy may look at; asked twice, it is made once."""
+        state = (now, self.version, self.next_lease, len(self.leases))  # no lease is new, none has gone
+        if self._viewed is None or self._viewed[0] != state:
+            leases = [
+                LeaseView(held.edge, held.base_version, held.threshold, held.granted_at, max(now, held.eta))
+                for held in self.leases.values()
+            ]
+            view = CloudView(
+                now, self.version, tuple(leases), self.costs, self.examples, self.slot_s, self.cost_unit_s
+            )
+            self._viewed = state, view
+        return self._viewed[1]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state, the policy's and the mixing rule's included."""
+        return super().snapshot() | {"policy": self.policy.snapshot(), "mixing": self.mixing.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        super().restore(state)
+        self._viewed = None
+        self.policy.restore(state["policy"])
+        self.mixing.restore(state["mixing"])
+
+    @property
+    def answerable(self) -> bool:
+        """Return whether somebody waits for whom there may be a place."""
+        return bool(self.waiting) and len(self.leases) < self.concurrency
+
+    def asked(self, slot: Slot) -> int | None:
+        """Return whose check-in this slot will answer first, None if it will answer nobody's."""
+        return self._idle[self._first(slot.index)] if self.answerable else None
+
+    def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
+        at_once = not self.slotted and self.concurrency == math.inf
+        return self._answer(check_in.edge, check_in.now) if at_once else []
+
+    def _slot(self, slot: Slot) -> list[Any]:
+        if self.slotted:
+            return self._answer(self._idle[self._first(slot.index)], slot.now) if self.answerable else []
+        effects: list[Any] = []
+        stream = rng(self.seed, "slot", slot.index)
+        while self.answerable:
+            effects += self._answer(self._idle[stream.integers(len(self._idle))], slot.now)
+        return effects
+
+    def _first(self, index: int) -> int:
+        """Return the place in line of whom a slot answers first; asked twice, it is drawn once."""
+        waiting = len(self._idle)
+        if self._first_draw[:2] != (index, waiting):
+            place = int(self._slots.once(index).integers(waiting))
+            self._first_draw = (index, waiting, place)
+        return self._first_draw[2]
+
+    def _answer(self, edge: int, now: float) -> list[Any]:
+        check_in = self.waiting[edge]
+        view = self.view(now)
+        threshold = self.policy.decide(view, edge)
+        reason = ""
+        if threshold < 0:
+            reason = "refused"
+        elif self.enforce == "admit":
+            eta = now + check_in.costs.duration_s
+            if not admits(view, LeaseView(edge, self.version, threshold, now, eta)):
+                reason = "waited"
+        if reason:
+            self._stop_waiting(edge)
+            return [Refuse(edge, check_in.request_id, reason, self.slot_s, now)]
+        return [self._grant(edge, threshold, now)]
+
+    def _progress(self, call: Progress) -> list[Any]:
+        lease = self.leases.get(call.lease_id)
+        if lease is not None and lease.edge != call.edge:
+            lease = None  # nobody learns about, or ends, another edge's lease
+        if self.enforce == "cancel" and (lease is None or self.stale(call.lease_id)):
+            if lease is not None:
+                self._end(lease, "cancelled", call.now)
+            return [Cancel(call.edge, call.lease_id, call.now)]
+        return [Proceed(call.edge, call.lease_id, call.now)]
+
+    def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
+        staleness = self.version - lease.base_version
+        with np.errstate(over="ignore", invalid="ignore"):
+            mixed = self.mixing.mix(self.weights, upload.weights, lease.base, lease.edge, staleness)
+        if mixed is None:
+            self.buffered = (*self.buffered, lease.lease_id)
+            return self._verdict(lease, "buffered", staleness, upload.now), []
+        if not finite(mixed):
+            return self._rejection(upload, staleness, "not finite"), []
+        self.weights = mixed
+        self.version += 1
+        follow: list[Any] = []
+        if self.buffered:
+            follow = [RoundApplied(self.version, self.buffered, (), upload.now)]
+            self.buffered = ()
+        return self._verdict(lease, "applied", staleness, upload.now), follow
+
+    def _verdict(self, lease: Lease, status: str, staleness: int, now: float) -> Verdict:
+        return Verdict(lease.edge, lease.lease_id, status, staleness, self.version, "", now)

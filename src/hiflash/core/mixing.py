@@ -1,0 +1,156 @@
+"""How the cloud mixes one edge model into the global model (paper, Eq. 8 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from hiflash.core.state import Stateful
+from hiflash.core.weighting import Weighting
+from hiflash.messages import Weights
+from hiflash.weights import finite
+
+__all__ = ["Buffer", "Delta", "Interpolate", "Mixing", "TierWeighting", "interpolate"]
+
+
+class Mixing(Protocol):
+    """How the cloud takes in an edge model."""
+
+    def mix(
+        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
+    ) -> Weights | None:
+        """Return the next global model, or None where the update is only buffered."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what a resumed run needs."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take back a snapshot."""
+        ...
+
+
+def interpolate(weights: Weights, update: Weights, a: float) -> Weights:
+    """Return `(1 - a) w + a w_edge` (Eq. 8)."""
+    if a == 1:  # exactly the edge model, down to the sign of its zeros
+        return update.astype(np.float32)
+    return (np.float32(1 - a) * weights + np.float32(a) * update).astype(np.float32, copy=False)
+
+
+class Interpolate(Stateful):
+    """The paper's rule, and FedAsync's: `w <- (1 - a) w + a w_edge`, `a = alpha * weighting(staleness)`."""
+
+    def __init__(self, alpha: float, weighting: Weighting) -> None:
+        self.alpha = alpha
+        self.weighting = weighting
+
+    def mix(
+        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
+    ) -> Weights | None:
+        """Return the interpolation of the global and the edge model."""
+        return interpolate(weights, update, self.alpha * self.weighting(staleness))  # Eq. 9
+
+
+class Delta(Stateful):
+    """Adds what the edge changed: `u <- momentum u + (w_edge - w_base); w <- w + a u`.
+
+    Interpolation drags the global model back towards the stale base; the difference does not. Only the
+    first `trained` entries are a sum of gradients, though: running statistics behind them are
+    interpolated, because a sum of differences of variances may turn negative.
+    """
+
+    STATE = ("direction",)
+
+    def __init__(
+        self, alpha: float, weighting: Weighting, momentum: float = 0.0, trained: int | None = None
+    ) -> None:
+        self.alpha = alpha
+        self.weighting = weighting
+        self.momentum = momentum
+        self.trained = trained
+        self.direction: Weights | None = None
+
+    def mix(
+        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
+    ) -> Weights | None:
+        """Return the global model moved by the edge's difference."""
+        a = self.alpha * self.weighting(staleness)
+        direction = (update - base)[: self.trained]
+        if self.momentum and self.direction is not None:
+            direction += np.float32(self.momentum) * self.direction
+        moved = weights[: self.trained] + np.float32(a) * direction
+        statistics = interpolate(weights[len(moved) :], update[len(moved) :], a)
+        mixed = np.concatenate([moved, statistics])
+        if finite(mixed):  # a refused update must leave no trace in the momentum either
+            self.direction = direction if self.momentum else None
+        return mixed
+
+
+class Buffer(Stateful):
+    """FedBuff (Nguyen et al. 2022): `w <- w + alpha / K * sum of weighting(staleness) * (w_edge - w_base)`.
+
+    The model moves when the K-th update is in; before that an update is only added to the buffer. The
+    difference is against the version that was downloaded, however old it is by then. What lies behind the
+    `trained` entries is interpolated, as in `Delta`, with the mean of the K.
+    """
+
+    STATE = ("total", "count")
+
+    def __init__(self, alpha: float, weighting: Weighting, size: int, trained: int | None = None) -> None:
+        self.alpha = alpha
+        self.weighting = weighting
+        self.size = size
+        self.trained = trained
+        self.total: Weights | None = None
+        self.count = 0
+
+    def mix(
+        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
+    ) -> Weights | None:
+        """Return the global model moved by the buffer's mean once it is full, None before."""
+        difference = np.float32(self.weighting(staleness)) * (update - base)[: self.trained]
+        total = np.concatenate([difference, update[len(difference) :]])
+        if self.total is not None:
+            total += self.total
+        if self.count + 1 < self.size and finite(total):
+            self.total, self.count = total, self.count + 1
+            return None
+        moved = weights[: self.trained] + np.float32(self.alpha / self.size) * total[: self.trained]
+        seen = np.float32(1 / self.size) * total[len(moved) :]
+        mixed = np.concatenate([moved, interpolate(weights[len(moved) :], seen, self.alpha)])
+        if finite(mixed):  # else it is refused, and the buffer is as if it had never come
+            self.total, self.count = None, 0
+        return mixed
+
+
+class TierWeighting(Stateful):
+    """FedAT (Chai et al. 2021): `w = sum_i T_{M+1-i} / T * w_i`, tier 1 being the fastest.
+
+    Every tier's last model counts as often as the tier opposite in speed has reported, so slow tiers are
+    not drowned out. A tier that never reported holds the initial model.
+    """
+
+    STATE = ("initial", "models", "counts")
+
+    def __init__(self, tiers: int) -> None:
+        self.initial: Weights | None = None
+        self.models: dict[int, Weights] = {}
+        self.counts = [0] * tiers
+
+    def mix(
+        self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
+    ) -> Weights | None:
+        """Return the tiers' last models, weighted by the counts in reverse."""
+        initial = weights if self.initial is None else self.initial
+        models, counts = {**self.models, edge: update}, list(self.counts)
+        counts[edge] += 1
+        mixed = np.zeros_like(weights)
+        for tier, count in enumerate(reversed(counts)):
+            if count:
+                mixed += np.float32(count / sum(counts)) * models.get(tier, initial)
+        if finite(mixed):
+            self.initial, self.models, self.counts = initial, models, counts
+        return mixed

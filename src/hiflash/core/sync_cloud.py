@@ -1,0 +1,163 @@
+"""The synchronous cloud: rounds of participants that are granted together and averaged together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hiflash.core.aggregation import MEAN, Rule
+from hiflash.core.cloud import Cloud, Lease
+from hiflash.core.selection import Selection
+from hiflash.core.state import record
+from hiflash.messages import (
+    CheckIn,
+    Measure,
+    Measured,
+    Proceed,
+    Progress,
+    RoundApplied,
+    Slot,
+    Upload,
+    Verdict,
+    Weights,
+)
+
+__all__ = ["OpenRound", "SyncCloud"]
+
+
+@record
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenRound:
+    """A round under way: how many were granted, which leases still owe an upload, what has come."""
+
+    size: int
+    missing: frozenset[int]
+    deadline: float
+    models: Mapping[int, tuple[int, Weights, int]] = field(default_factory=dict)
+
+    def without(self, lease_id: int) -> OpenRound:
+        """Return the round when nothing is expected of a lease any more."""
+        return replace(self, missing=self.missing - {lease_id})
+
+
+class SyncCloud(Cloud):
+    """Grants the edges that `selection` chooses at once and combines them by a rule when all are in.
+
+    With a deadline a round closes with whoever is in by then if that is at least `quorum` of it and
+    enough for the rule, and leaves the model unchanged otherwise.
+    """
+
+    STATE = (*Cloud.STATE, "rounds", "round", "measuring")
+
+    def __init__(
+        self,
+        weights: Weights,
+        examples: Mapping[int, int],
+        *,
+        selection: Selection,
+        deadline_s: float = math.inf,
+        quorum: float = 1.0,
+        rule: Rule = MEAN,
+        **limits: Any,
+    ) -> None:
+        super().__init__(weights, examples, **limits)
+        self.selection = selection
+        self.deadline_s = deadline_s
+        self.quorum = quorum
+        self.rule = rule
+        self.rounds = 0
+        self.round: OpenRound | None = None
+        self.measuring = False
+
+    @property
+    def answerable(self) -> bool:
+        """Return whether a round can start."""
+        return bool(self.waiting) and self.round is None and not self.measuring
+
+    @property
+    def deadline(self) -> float:
+        """Return when the open round closes whoever is missing."""
+        return math.inf if self.round is None else self.round.deadline
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state, the selection's included."""
+        return super().snapshot() | {"selection": self.selection.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        super().restore(state)
+        self.selection.restore(state["selection"])
+
+    def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
+        return []  # answered when the next round starts
+
+    def _slot(self, slot: Slot) -> list[Any]:
+        effects: list[Any] = []
+        if self.round is not None and slot.now >= self.round.deadline:
+            effects += self._close_round(slot.now)
+        if self.answerable:
+            effects += self._next_round(slot.now)
+        return effects
+
+    def _next_round(self, now: float) -> list[Any]:
+        """Open a round, or ask for the measurement that its selection depends on."""
+        if self.selection.wants_recall(self.rounds + 1):
+            self.measuring = True
+            return [Measure(self.version, now)]
+        return self._open_round(now)
+
+    def _measured(self, event: Measured) -> list[Any]:
+        if not self.measuring:
+            return []  # nobody asked, or somebody answered before
+        self.measuring = False
+        self.selection.observe(event.recall)
+        return self._open_round(event.now) if self.answerable else []
+
+    def _open_round(self, now: float) -> list[Any]:
+        self.rounds += 1
+        chosen = self.selection.choose(self._idle, self.rounds)
+        grants = [self._grant(edge, math.inf, now) for edge in chosen]
+        self.round = OpenRound(
+            size=len(grants),
+            missing=frozenset(grant.lease_id for grant in grants),
+            deadline=now + self.deadline_s,
+        )
+        return list(grants)
+
+    def _progress(self, call: Progress) -> list[Any]:
+        return [Proceed(call.edge, call.lease_id, call.now)]
+
+    def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
+        if self.round is None or lease.lease_id not in self.round.missing:
+            return self._rejection(upload, 0, "late"), []
+        models = {**self.round.models, lease.lease_id: (lease.edge, upload.weights, upload.examples)}
+        self.round = replace(self.round.without(lease.lease_id), models=models)
+        verdict = Verdict(lease.edge, lease.lease_id, "buffered", 0, self.version, "", upload.now)
+        return verdict, self._close_round(upload.now) if not self.round.missing else []
+
+    def _dropped(self, lease: Lease, now: float) -> list[Any]:
+        if self.round is None or lease.lease_id not in self.round.missing:
+            return []
+        self.round = self.round.without(lease.lease_id)
+        return self._close_round(now) if not self.round.missing else []
+
+    def _close_round(self, now: float) -> list[Any]:
+        closing, self.round = self.round, None
+        if closing is None:
+            return []
+        effects: list[Any] = []
+        for lease_id in sorted(closing.missing):
+            effects += self._end(self.leases[lease_id], "late", now)
+        # By edge, not by arrival: float addition is not associative.
+        order = tuple(sorted(closing.models, key=lambda lease_id: closing.models[lease_id][0]))
+        if len(order) < max(self.rule.least, self.quorum * closing.size - 1e-9):
+            return [*effects, RoundApplied(self.version, (), order, now)]
+        models = [closing.models[lease_id] for lease_id in order]
+        # Nothing but a round changes this model: it is still the one that all of them started from.
+        self.weights = self.rule.combine(
+            [model for _, model, _ in models], [count for _, _, count in models], self.weights
+        )
+        self.version += 1
+        return [*effects, RoundApplied(self.version, order, (), now)]

@@ -1,0 +1,81 @@
+"""Threshold policies that follow simple rules: the bar that a learned one must clear."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from hiflash.core.state import Stateful
+from hiflash.core.thresholds.policy import REFUSE, CloudView
+
+__all__ = ["KeepParallel", "LatencyAware", "SkipSlowest"]
+
+
+class KeepParallel(Stateful):
+    """The smallest threshold with which so many edges can run at the same time; refuses any beyond.
+
+    An upload ages by one for each that arrives before it. A lease with the duration d_j that runs beside
+    the candidate arrives once if it is due earlier, and once more for each whole d_j in between, since its
+    edge starts again at once. A smaller threshold than their sum would hold those edges up, a larger one
+    let in staler models. Places that are not taken yet count as edges of the median duration.
+    """
+
+    def __init__(self, parallelism: int) -> None:
+        self.parallelism = parallelism
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the expected staleness among as many edges as wanted, `REFUSE` if that many run."""
+        if len(view.leases) >= self.parallelism:
+            return REFUSE
+        eta = view.now + view.costs[edge].duration_s
+        usual_s = statistics.median(costs.duration_s for costs in view.costs.values())
+        others = [(lease.eta, view.costs[lease.edge].duration_s) for lease in view.leases]
+        others += [(view.now + usual_s, usual_s)] * (self.parallelism - 1 - len(others))
+        return sum(_arrivals(first, every, eta) for first, every in others)
+
+
+class LatencyAware(Stateful):
+    """Grants more staleness to slower edges: `base * duration / median duration`, rounded, at most `maximum`.
+
+    While a slow edge trains, more of the others arrive. One threshold for all either keeps it out or lets
+    fast edges come back stale; in proportion to the duration it asks the same of everyone.
+    """
+
+    def __init__(self, base: float, maximum: int) -> None:
+        self.base = base
+        self.maximum = maximum
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the edge's share of staleness."""
+        usual_s = statistics.median(costs.duration_s for costs in view.costs.values())
+        if usual_s == 0:
+            return min(round(self.base), self.maximum)
+        return min(round(self.base * view.costs[edge].duration_s / usual_s), self.maximum)
+
+
+class SkipSlowest(Stateful):
+    """A fixed threshold for all but the slowest edges, which are always refused.
+
+    Cheap, and blind to whose data it leaves out. Who is slow is judged by the costs that edges declare
+    when they check in; before all have that have clients, nobody is known to be among the slowest. Where no
+    more edges than those to be skipped have clients, the fastest is not.
+    """
+
+    def __init__(self, threshold: float, skipped: int) -> None:
+        self.threshold = threshold
+        self.skipped = skipped
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the threshold, or `REFUSE` for one of the slowest."""
+        peopled = sum(1 for examples in view.examples.values() if examples)
+        if len(view.costs) < peopled:
+            return self.threshold
+        slowest = sorted(view.costs, key=lambda m: (-view.costs[m].duration_s, m))
+        return REFUSE if edge in slowest[: min(self.skipped, peopled - 1)] else self.threshold
+
+
+def _arrivals(first: float, every: float, until: float) -> int:
+    """Return how many uploads of an edge come before `until`, the next one at `first`."""
+    if first >= until:
+        return 0
+    return math.ceil((until - first) / every) if every > 0 else 1

@@ -1,0 +1,52 @@
+"""Thresholds drawn at random: HiFL's, and the ones that surrogates are fitted to."""
+
+from __future__ import annotations
+
+from hiflash.core.state import Stateful
+from hiflash.core.thresholds.policy import REFUSE, CloudView
+from hiflash.seeding import once, rng
+
+__all__ = ["RandomThreshold", "UnevenThreshold"]
+
+REFUSALS = (0.0, 0.0, 0.9, 1.0)  # how often an uneven policy refuses an edge: half of them never
+
+
+class RandomThreshold(Stateful):
+    """Uniform on 0..maximum, drawn anew at every ask: the paper's bar for learned thresholds."""
+
+    STATE = ("asked",)
+
+    def __init__(self, maximum: int, seed: int) -> None:
+        self.maximum = maximum
+        self.seed = seed
+        self.asked = 0
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the next draw."""
+        self.asked += 1
+        return int(once(self.seed, "threshold", self.asked).integers(self.maximum + 1))
+
+
+class UnevenThreshold(RandomThreshold):
+    """Random thresholds, but some edges are refused often or always: for runs that a surrogate is fitted to.
+
+    Under random thresholds every edge takes part, and nothing can be learned about what it costs if one
+    does not. How often each is refused is drawn once in a run.
+    """
+
+    def decide(self, view: CloudView, edge: int) -> float:
+        """Return the next draw, or `REFUSE`."""
+        self.asked += 1
+        stream = rng(self.seed, "threshold", self.asked)
+        if stream.random() < self._refusal(view, edge):
+            return REFUSE
+        return int(stream.integers(self.maximum + 1))
+
+    def _refusal(self, view: CloudView, edge: int) -> float:
+        """Return how often an edge is refused; if it would be all of them always, the first one never is."""
+        peopled = sorted(m for m, examples in view.examples.items() if examples)
+        first = peopled[:1] == [edge]
+        return 0.0 if first and all(self._drawn(m) == 1 for m in peopled) else self._drawn(edge)
+
+    def _drawn(self, edge: int) -> float:
+        return float(rng(self.seed, "refusal", edge).choice(REFUSALS))

@@ -1,1 +1,0 @@
-"""Engines own time, concurrency and failure; the algorithm they drive is `hiflash.core`."""

@@ -1,0 +1,235 @@
+"""Workers on this machine: threads that take client tasks in the order in which they are due.
+
+Threads are enough: the trainers release the interpreter lock while they compute. Each task is pure and
+runs on one thread, so neither the number of workers nor who takes which task changes a bit of a result.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from hiflash.execute.executor import PLAIN, EdgeModel, RoundRules, RoundWork, close_round, start_round
+from hiflash.messages import ClientTask, Weights
+from hiflash.train.task import TaskResult, WorkerTrainer
+
+__all__ = ["WorkerPool", "spans"]
+
+EVALUATION_SPAN = 500  # fixed, so that sums do not depend on the number of workers
+AT_ONCE = float("-inf")  # due before everything else
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """A round under way."""
+
+    work: RoundWork
+    results: list[TaskResult | None]
+    missing: int
+    done: bool = False
+    dropped: bool = False
+    model: EdgeModel | None = None
+    followers: list[_Round] = field(default_factory=list)
+
+
+class WorkerPool:
+    """An executor with one trainer per thread.
+
+    A round's tasks are queued when its starting model is known; the thread that finishes the last one
+    makes one model of them and queues the tasks of the round that builds on it.
+    """
+
+    def __init__(
+        self,
+        make_trainer: Callable[[], WorkerTrainer],
+        workers: int,
+        test_size: int,
+        rules: RoundRules = PLAIN,
+    ) -> None:
+        self.test_size = test_size
+        self.rules = rules
+        self._changed = threading.Condition()
+        self._queue: list[tuple[float, int, Callable[[WorkerTrainer], None]]] = []
+        self._counter = 0
+        self._rounds: dict[int, dict[int, _Round]] = {}
+        self._error: BaseException | None = None
+        self._closed = False
+        trainers = [make_trainer() for _ in range(workers)]
+        self.name = trainers[0].name
+        self._whole_rounds = trainers[0].whole_rounds
+        self._threads = [
+            threading.Thread(target=self._work, args=(trainer,), name="hiflash-worker", daemon=True)
+            for trainer in trainers
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def begin(self, work: RoundWork) -> None:
+        """Queue a round, behind the one it builds on."""
+        entry = _Round(work, [None] * len(work.tasks), len(work.tasks))
+        with self._changed:
+            rounds = self._rounds.setdefault(work.lease_id, {})
+            rounds[work.index] = entry
+            if work.base is not None:
+                self._queue_tasks(entry, EdgeModel(work.base))
+                return
+            before = rounds[work.index - 1]
+            if before.done:
+                self._follow(before, entry)
+            else:
+                before.followers.append(entry)
+
+    def begun(self, lease_id: int, index: int) -> bool:
+        """Return whether a round was taken on and not dropped."""
+        return index in self._rounds.get(lease_id, {})
+
+    def result(self, lease_id: int, index: int) -> EdgeModel | None:
+        """Wait for a round and return its edge model, None if too few of its clients' are usable."""
+        entry = self._rounds[lease_id][index]
+        with self._changed:
+            self._wait(lambda: entry.done)
+        return entry.model
+
+    def leases(self) -> list[int]:
+        """Return the leases that have rounds here."""
+        return list(self._rounds)
+
+    def drop(self, lease_id: int) -> None:
+        """Forget the rounds of a lease; what has not begun to run will not."""
+        with self._changed:
+            for entry in self._rounds.pop(lease_id, {}).values():
+                entry.dropped = True
+
+    def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
+        """Return the results in the order of the tasks."""
+        return self._gather([partial(_train_one, task) for task in tasks])
+
+    def evaluate(self, weights: Weights) -> tuple[float, float]:
+        """Return accuracy and mean loss on the whole test set."""
+        right, loss = (
+            sum(column) for column in zip(*self._test(weights, spans(self.test_size)), strict=True)
+        )
+        return right / self.test_size, loss / self.test_size
+
+    def right(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the number of right answers in each of some parts of the test set."""
+        return [hits for hits, _ in self._test(weights, parts)]
+
+    def close(self) -> None:
+        """Let the running tasks end and the threads with them."""
+        with self._changed:
+            self._closed = True
+            self._queue.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
+        return self._gather([partial(_evaluate, weights, start, stop) for start, stop in parts])
+
+    def _gather(self, jobs: Sequence[Callable[[WorkerTrainer], Any]]) -> list[Any]:
+        """Run jobs before everything else and return their results in order."""
+        results: list[Any] = [None] * len(jobs)
+        missing = len(jobs)
+
+        def run(index: int, trainer: WorkerTrainer) -> None:
+            nonlocal missing
+            results[index] = jobs[index](trainer)
+            with self._changed:
+                missing -= 1
+                self._changed.notify_all()
+
+        with self._changed:
+            for index in range(len(jobs)):
+                self._put(AT_ONCE, partial(run, index))
+            self._wait(lambda: missing == 0)
+        return results
+
+    def _put(self, due: float, job: Callable[[WorkerTrainer], None]) -> None:
+        self._counter += 1
+        heapq.heappush(self._queue, (due, self._counter, job))
+        self._changed.notify()
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        self._changed.wait_for(lambda: done() or self._error is not None)
+        if self._error is not None:
+            raise self._error
+
+    def _queue_tasks(self, entry: _Round, before: EdgeModel) -> None:
+        """Queue a round whose starting model is known; the lock is held."""
+        tasks = start_round(self.rules, entry.work, before)
+        count = len(tasks)
+        for indices in [range(count)] if self._whole_rounds else [range(i, i + 1) for i in range(count)]:
+            self._put(entry.work.due, partial(self._run_tasks, entry, before, tasks, indices))
+
+    def _run_tasks(
+        self,
+        entry: _Round,
+        before: EdgeModel,
+        tasks: Sequence[ClientTask],
+        indices: range,
+        trainer: WorkerTrainer,
+    ) -> None:
+        if entry.dropped:
+            return
+        for index, result in zip(indices, trainer.train([tasks[i] for i in indices]), strict=True):
+            entry.results[index] = result
+        with self._changed:
+            entry.missing -= len(indices)
+            if entry.missing:
+                return
+        results = [result for result in entry.results if result is not None]
+        model = close_round(self.rules, entry.work, before, results)
+        with self._changed:
+            entry.model, entry.done, entry.results = model, True, []
+            for follower in entry.followers:
+                self._follow(entry, follower)
+            self._changed.notify_all()
+
+    def _follow(self, before: _Round, entry: _Round) -> None:
+        """Queue a round behind one that is done; from an unusable model nothing can start."""
+        if before.model is None:
+            entry.done = True
+            for follower in entry.followers:
+                self._follow(entry, follower)
+        else:
+            self._queue_tasks(entry, before.model)
+
+    def _work(self, trainer: WorkerTrainer) -> None:
+        _one_torch_thread()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._queue) or self._closed)
+                if self._closed:
+                    return
+                _, _, job = heapq.heappop(self._queue)
+            try:
+                job(trainer)
+            except BaseException as error:  # whoever waits must learn of it, whatever it is
+                with self._changed:
+                    self._error = error
+                    self._changed.notify_all()
+
+
+def spans(size: int) -> list[tuple[int, int]]:
+    """Return the pieces in which a test set of this size is evaluated."""
+    return [(start, min(start + EVALUATION_SPAN, size)) for start in range(0, size, EVALUATION_SPAN)]
+
+
+def _evaluate(weights: Weights, start: int, stop: int, trainer: WorkerTrainer) -> tuple[int, float]:
+    return trainer.evaluate(weights, start, stop)
+
+
+def _train_one(task: ClientTask, trainer: WorkerTrainer) -> TaskResult:
+    return trainer.train([task])[0]
+
+
+def _one_torch_thread() -> None:
+    """Keep a worker's sums in one order: two torch threads add up differently from one."""
+    import torch
+
+    torch.set_num_threads(1)

@@ -1,1 +1,0 @@
-"""Everything that needs torch: models, and trainers that run client tasks."""

@@ -1,0 +1,4 @@
+"""Virtual time: a federation with its resources, run event by event.
+
+May import the vocabulary, core, methods, config, data, train and execute.
+"""

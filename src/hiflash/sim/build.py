@@ -1,0 +1,307 @@
+"""From plain values to the parts of a simulation: world, cloud, edges, ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hiflash.config import Config
+from hiflash.core.association.strategies import label_distribution, latency_tiers, random_association
+from hiflash.core.async_cloud import AsyncCloud
+from hiflash.core.cloud import Cloud
+from hiflash.core.compression import Codec, Downlink, Payloads, Uplink, make_codec
+from hiflash.core.cost import WanLink
+from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.selection import Selection, TierSelection, UniformSelection
+from hiflash.core.sync_cloud import SyncCloud
+from hiflash.errors import ConfigError
+from hiflash.execute.executor import Executor, promise
+from hiflash.messages import Weights
+from hiflash.methods.registry import MIXINGS, threshold_policy
+from hiflash.seeding import rng
+from hiflash.sim.clusters import send_s
+from hiflash.sim.ledger import Ledger
+from hiflash.sim.mobility import Mobility, Paths
+from hiflash.sim.population import Population
+from hiflash.sim.resources import local_steps
+from hiflash.sim.simulator import Simulator, StandIn
+from hiflash.sim.world import World
+from hiflash.weights import Spec
+
+__all__ = ["check_clusters", "client_plan", "simulator"]
+
+Log = Callable[[float, str, Mapping[str, Any]], None]
+
+
+def simulator(
+    config: Config,
+    population: Population,
+    initial: Weights,
+    spec: Spec,
+    trained: int,
+    executor: Executor | None,
+    recall: Callable[[Weights], tuple[float, ...]] | None,
+    log: Log,
+    stand_in: StandIn | None = None,
+) -> Simulator:
+    """Return a simulation at its start; without an executor nothing is trained, or a stand-in is asked.
+
+    Models have the shape `spec`, and their first `trained` numbers are learned. `recall` measures a model
+    class by class, for methods that look at that.
+    """
+    plans = {examples: client_plan(config, examples) for examples in np.unique(population.examples).tolist()}
+    of_clients = [plans[examples] for examples in population.examples.tolist()]
+    download, upload = (
+        make_codec(name, spec, config.wan.topk) for name in (config.wan.download, config.wan.upload)
+    )
+    payloads = Payloads.of(4 * spec.size, download, upload)
+    world = _world(config, population, spec.size, payloads)
+    trains = executor is not None
+    if not trains:  # there are no models to compress: only their sizes count
+        download = upload = None
+    edges = [_edge(config, index, world, cluster, of_clients, trains)
+             for index, cluster in enumerate(population.clusters)]  # fmt: skip
+    synchronous = config.cloud.schedule == "sync"
+    # Flat methods have no slots (decision 14), and a synchronous cloud starts its rounds itself.
+    slotted = not (synchronous or config.federation.flat)
+    ledger = Ledger(
+        edges=len(edges),
+        flat=config.federation.flat,
+        synchronous=synchronous,
+        model_bytes=world.model_bytes,
+        cost_unit_s=world.cost_unit_s,
+        slot_s=config.resources.slot_s,
+        compute_weight=config.cost.compute_weight,
+        send_weight=config.cost.send_weight,
+        payloads=payloads,
+    )
+    limits = {
+        "communications": _number(config.stop.communications),
+        "client_steps": _number(config.stop.client_steps),
+        "virtual_s": _number(config.stop.virtual_s),
+    }
+    return Simulator(
+        _cloud(config, initial, trained, edges, slotted, population, world, download),
+        edges,
+        world,
+        ledger,
+        executor,
+        slot_s=config.resources.slot_s if slotted else None,
+        limits=limits,
+        recall=recall,
+        stand_in=stand_in,
+        log=log,
+        uplink=Uplink(upload, spec),
+        mobility=_mobility(config, population, edges, world, of_clients, payloads, log)
+        if config.mobility.active
+        else None,
+    )
+
+
+def client_plan(config: Config, examples: int) -> ClientPlan:
+    """Return what a client with so many samples is asked for."""
+    settings = config.client
+    steps = local_steps(config, examples)
+    return ClientPlan(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
+
+
+def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
+    """Raise if an edge has too few clients for its rule ever to be applied."""
+    least = config.edge.rule().least
+    for edge, cluster in enumerate(clusters):
+        if len(cluster) < least:
+            raise ConfigError(
+                f'edge.aggregate = "krum" with edge.byzantine = {config.edge.byzantine} and edge.krum_keep = '
+                f"{config.edge.krum_keep} needs {least} clients, and edge {edge} has {len(cluster)}; "
+                "use fewer edges, smaller numbers or another rule"
+            )
+
+
+def _cloud(
+    config: Config,
+    initial: Weights,
+    trained: int,
+    edges: Sequence[Edge],
+    slotted: bool,
+    population: Population,
+    world: World,
+    download: Codec | None,
+) -> Cloud:
+    cloud, seed = config.cloud, config.seed
+    examples = {edge.edge: edge.examples for edge in edges}
+    norm_bound = _number(cloud.norm_bound) or math.inf
+    if cloud.schedule == "sync":
+        return SyncCloud(
+            initial,
+            examples,
+            selection=_selection(config, population, world),
+            deadline_s=_number(cloud.deadline_s) or math.inf,
+            quorum=cloud.quorum,
+            rule=cloud.rule(),
+            norm_bound=norm_bound,
+            download=Downlink(download),
+        )
+    return AsyncCloud(
+        initial,
+        examples,
+        mixing=MIXINGS[cloud.mixing](config, trained),
+        policy=threshold_policy(config),
+        seed=seed,
+        enforce=cloud.enforce,
+        slot_s=config.resources.slot_s,
+        slotted=slotted,
+        concurrency=_number(cloud.concurrency) or math.inf,
+        cost_unit_s=world.cost_unit_s,
+        norm_bound=norm_bound,
+        download=Downlink(download),
+    )
+
+
+def _selection(config: Config, population: Population, world: World) -> Selection:
+    """Return who takes part in synchronous rounds; a tier's units are those of similar response latency."""
+    cloud, clusters = config.cloud, population.clusters
+    if cloud.selection == "uniform":
+        return UniformSelection(cloud.participants, config.seed)
+    latency_s = np.array([world.latency_s(unit).max() for unit in range(len(clusters))])
+    tiers = latency_tiers(latency_s, cloud.tiers)
+    shares = None
+    if population.labels is not None:
+        held = [population.labels[[k for unit in tier for k in clusters[unit]]].sum(axis=0) for tier in tiers]
+        shares = np.array([label_distribution(counts) for counts in held])
+    communications = _number(config.stop.communications)
+    rounds = math.inf if communications is None else communications / cloud.participants
+    return TierSelection(
+        tiers,
+        shares,
+        participants=cloud.participants,
+        interval=cloud.tier_interval,
+        credits=math.inf if rounds == math.inf else math.ceil(2 * rounds / cloud.tiers),
+        seed=config.seed,
+    )
+
+
+def _edge(
+    config: Config,
+    index: int,
+    world: World,
+    cluster: Sequence[int],
+    plans: Sequence[ClientPlan],
+    trains: bool,
+) -> Edge:
+    edge = config.edge
+    per_round = None if edge.clients_per_round == "all" else edge.clients_per_round
+    return Edge(
+        index,
+        {client: plans[client] for client in cluster},
+        edge_rounds=edge.edge_rounds,
+        redraw=edge.redraw,
+        clients_per_round=per_round,
+        estimates=world.estimates(index, per_round),
+        aggregate=promise,
+        seed=config.seed,
+        deadline_s=_number(edge.deadline_s) or math.inf,
+        quorum=edge.quorum,
+        least=edge.rule().least,
+        asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
+        trains=trains,
+    )
+
+
+def _mobility(
+    config: Config,
+    population: Population,
+    edges: Sequence[Edge],
+    world: World,
+    plans: Sequence[ClientPlan],
+    payloads: Payloads,
+    log: Log,
+) -> Mobility:
+    mobility, federation, resources = config.mobility, config.federation, population.resources
+    reach = None if federation.reach == "all" else min(federation.reach, federation.edges)
+    paths = Paths(resources.all_send_s, resources.moved_send_s, flat=False, reach=reach)
+    if federation.flat:
+        hop = _flat_hop(payloads, resources.values)
+        paths = Paths(
+            lambda: resources.best_send_s * hop,
+            lambda move: resources.moved_send_s(move).min() * hop,
+            flat=True,
+        )
+    target = None
+    if federation.target_distribution == "uniform" and population.labels is not None:
+        target = np.full(population.labels.shape[1], 1 / population.labels.shape[1])
+    return Mobility(
+        edges,
+        world,
+        plans,
+        paths,
+        population.labels,
+        target,
+        seed=config.seed,
+        rates={"move": mobility.moves_per_s, "join": mobility.joins_per_s, "leave": mobility.leaves_per_s},
+        absent=min(len(plans) - 1, round(mobility.absent * len(plans))),  # somebody must be there
+        repair_s=_number(mobility.repair_s),
+        switching_cost=mobility.switching_cost,
+        heterogeneity_weight=federation.heterogeneity_weight,
+        capacity=None if federation.capacity == "none" else federation.capacity,
+        log=log,
+    )
+
+
+def _world(config: Config, population: Population, values: int, payloads: Payloads) -> World:
+    resources, edges = config.resources, config.federation.edges
+    compute_s = population.resources.compute_s
+    clusters, hop = population.edge_clusters, 1.0
+    if config.federation.flat:
+        hop = _flat_hop(payloads, values)
+    slowed = np.ones(len(compute_s))
+    slowed[clusters[0]] = resources.slow_edge
+    return World(
+        compute_s=compute_s * slowed,
+        send_s=send_s(config, population.resources, clusters) * hop * slowed,
+        # The unit of cost is the mean edge at H = 2 under the random association, whatever the method's is:
+        # an association that saves seconds must not be charged more for each.
+        cost_unit_s=(
+            2 * float(compute_s.sum()) / edges,
+            2 * float(population.resources.own_send_s(_usual_clusters(config, population)).sum()) / edges,
+        ),
+        clusters=population.clusters,
+        links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
+        model_bytes=4 * values,
+        payloads=payloads,
+        seed=config.seed,
+        fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
+        if resources.fluctuation == "on"
+        else None,
+    )
+
+
+def _usual_clusters(config: Config, population: Population) -> list[list[int]]:
+    """Return the clusters that the same clients would have at random."""
+    if config.federation.association == "random":
+        return population.edge_clusters
+    return random_association(
+        config.federation.clients, config.federation.edges, rng(config.seed, "association")
+    )
+
+
+def _flat_hop(payloads: Payloads, values: int) -> float:
+    """Return the share of a model that passes a flat client's access hop: what it sends to the cloud."""
+    return payloads.up / (4 * values)
+
+
+def _links(config: Config, count: int) -> list[WanLink]:
+    wan = config.wan
+    stream = rng(config.seed, "wan links", "clients" if config.federation.flat else "edges")
+    rtt_ms = stream.uniform(*wan.rtt_ms, count).tolist()
+    mbps = stream.uniform(*wan.bandwidth_mbps, count).tolist()
+    links = [WanLink(rtt / 1e3, rate * 1e6 / 8, wan.jitter) for rtt, rate in zip(rtt_ms, mbps, strict=True)]
+    slower = config.resources.slow_edge
+    links[0] = WanLink(links[0].rtt_s * slower, links[0].bytes_per_s / slower, wan.jitter)
+    return links
+
+
+def _number(value: float | str) -> float | None:
+    return None if isinstance(value, str) else value

@@ -1,0 +1,92 @@
+"""Training on pooled data in one place: the level that federated training is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hiflash.core.edge import ClientPlan
+from hiflash.core.state import Stateful
+from hiflash.messages import ClientTask, Weights
+from hiflash.train.task import Trainer
+
+__all__ = ["Centralized"]
+
+STEPS_AT_ONCE = 100
+
+
+class Centralized(Stateful):
+    """An engine without a federation: nothing is communicated, no client works, no virtual time passes."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        plan: ClientPlan,
+        trainer: Trainer,
+        *,
+        steps: int,
+        seed: int,
+        log: Callable[[float, str, Mapping[str, Any]], None],
+    ) -> None:
+        self.weights = weights
+        self.plan = plan
+        self.trainer = trainer
+        self.steps = steps
+        self.seed = seed
+        self.log = log
+        self.taken = 0
+        self.version = 0
+
+    STATE = ("weights", "taken", "version")
+
+    @property
+    def clusters(self) -> list[list[int]]:
+        """Return none: there are no edges."""
+        return []
+
+    def start(self) -> None:
+        """Do nothing: there is nobody to wait for."""
+
+    def step(self) -> None:
+        """Take the next hundred steps, or fewer where the learning rate changes or the end is near."""
+        until_decay = self.plan.lr_decay_steps - self.taken % self.plan.lr_decay_steps
+        count = min(STEPS_AT_ONCE, until_decay, self.steps - self.taken)
+        task = ClientTask(0, self.taken, count, self.plan.rate(self.taken), self.weights, self.seed)
+        (result,) = self.trainer.train([task])
+        self.weights = result.weights
+        self.taken += count
+        self.version += 1
+        self.log(0.0, "train", {"steps": self.taken, "loss": result.loss})
+
+    def evaluations_due(self, every: int) -> int:
+        """Return how many evaluations should have been made: one every hundred steps."""
+        return self.taken // STEPS_AT_ONCE
+
+    def used(self) -> dict[str, float]:
+        """Return the share of each budget that is used up."""
+        return {f"{self.steps:,} steps": self.taken / self.steps}
+
+    def totals(self) -> dict[str, Any]:
+        """Return the coordinates of an evaluation."""
+        nothing = ("communications", "client_steps", "wan_bytes", "lan_bytes")
+        costs = ("virtual_s", "compute_cost", "send_cost", "total_cost")
+        return dict.fromkeys(nothing, 0) | dict.fromkeys(costs, 0.0)
+
+    def edges_ms(self) -> dict[str, list[float]]:
+        """Return nothing: there is no edge."""
+        return {"latency_per_edge_ms": [], "waiting_per_edge_ms": []}
+
+    def figures(self) -> dict[str, Any]:
+        """Return the rest of what a result reports."""
+        counts = (
+            "client_uploads", "wasted_client_steps", "wan_bytes_up", "wan_bytes_down", "lan_bytes_up",
+            "lan_bytes_down", "refused", "waited", "cancelled", "discarded", "rejected", "abandoned",
+        )  # fmt: skip
+        return dict.fromkeys(counts, 0) | {
+            "staleness": {"mean": 0.0, "max": 0, "histogram": {}},
+            "thresholds": {},
+            "grants_per_edge": [],
+            "applied_per_edge": [],
+            "response_latency_ms": 0.0,
+            "waiting_ms": 0.0,
+        }

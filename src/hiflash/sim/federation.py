@@ -1,0 +1,214 @@
+"""From a configuration and data to everything a run needs: clients, model, workers, engine."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hiflash.config import Config
+from hiflash.core.attack import HONEST, Attack, draw_malicious
+from hiflash.data import Dataset, flip_labels, load
+from hiflash.errors import ConfigError
+from hiflash.execute.executor import RoundRules
+from hiflash.execute.pool import WorkerPool
+from hiflash.messages import Weights
+from hiflash.methods.registry import threshold_policy
+from hiflash.sim.build import check_clusters, client_plan, simulator
+from hiflash.sim.centralized import Centralized
+from hiflash.sim.population import Population, populate
+from hiflash.sim.session import Engine
+from hiflash.weights import Spans, Spec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from hiflash.execute.ray_executor import RayExecutor
+
+__all__ = ["Federation", "build", "outline", "survey"]
+
+Log = Callable[[float, str, Mapping[str, Any]], None]
+
+AUTO_MODEL = {"mnist5k": "lenet", "mnist": "lenet", "femnist": "femnist_cnn", "cifar10": "resnet"}
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Everything of a run that does not change while it runs. Without a pool nothing is trained."""
+
+    config: Config
+    data: Dataset | None
+    population: Population
+    model_name: str
+    initial: Weights
+    spec: Spec
+    parameters: int
+    pool: WorkerPool | RayExecutor | None
+
+    @property
+    def trainer(self) -> str:
+        """Return the name of what runs client tasks."""
+        return "none" if self.pool is None else self.pool.name
+
+    def engine(self, log: Log) -> Engine:
+        """Return the engine that this configuration asks for, at its start."""
+        if self.config.cloud.schedule == "centralized" and self.pool is not None:
+            plan = client_plan(self.config, int(self.population.examples[0]))
+            steps, seed = self.config.stop.steps, self.config.seed
+            return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)
+        recall = None if self.pool is None else self.recall
+        return simulator(
+            self.config, self.population, self.initial, self.spec, self.parameters, self.pool, recall, log
+        )
+
+    def recall(self, weights: Weights) -> tuple[float, ...]:
+        """Return the share of each class's test samples that a model gets right; zero for a class without."""
+        if self.pool is None or self.data is None:
+            raise ConfigError('trainer "none" has no model to measure')
+        counts = np.bincount(self.data.y_test, minlength=self.data.classes)
+        ends = np.cumsum(counts).tolist()  # the workers' test set is in the order of the classes
+        right = self.pool.right(weights, list(pairwise([0, *ends])))
+        return tuple(hits / max(count, 1) for hits, count in zip(right, counts.tolist(), strict=True))
+
+    def close(self) -> None:
+        """End the workers."""
+        if self.pool is not None:
+            self.pool.close()
+
+
+def build(
+    config: Config,
+    data: Dataset | None = None,
+    model: nn.Module | Callable[[], nn.Module] | None = None,
+    parts: Sequence[Any] | None = None,
+) -> Federation:
+    """Return the federation of a configuration; `data`, `model` and `parts` are a user's own."""
+    from hiflash.train.models import batch_norm_spans, initial_weights
+
+    data, name, make = _materials(config, data, model)
+    initial, spec, trainable = initial_weights(make, config.seed)
+    population = populate(config, data, parts, spec.size)
+    check_clusters(config, population.clusters)
+    if config.cloud.schedule == "async":
+        threshold_policy(config)  # an agent that cannot be used is an error before anything is written
+    local = batch_norm_spans(make()) if config.client.batch_norm == "local" else ()
+    if config.client.batch_norm == "local" and not local:
+        raise ConfigError(
+            f'client.batch_norm = "local" needs a model with BatchNorm, and {name} has none; leave it out'
+        )
+    if config.trainer == "none" or data is None:
+        nothing = np.zeros(1, np.float32)  # a model that nobody looks into
+        return Federation(config, data, population, name, nothing, spec, trainable, None)
+    pool = _pool(config, data, population, make, local)
+    return Federation(config, data, population, name, initial, spec, trainable, pool)
+
+
+def survey(config: Config) -> tuple[Dataset | None, Population]:
+    """Return the data and clients of a configuration, associated at random; nothing can be trained."""
+    data, spec = outline(config)
+    anywhere = {"federation.association": "random", "federation.reach": "all"}
+    return data, populate(config.with_settings(anywhere), data, None, spec.size)
+
+
+def outline(config: Config) -> tuple[Dataset | None, Spec]:
+    """Return the data of a configuration and the shape of its model, which no seed changes."""
+    from hiflash.train.models import initial_weights
+
+    data, _, make = _materials(config, None, None)
+    return data, initial_weights(make, config.seed)[1]
+
+
+def _materials(
+    config: Config, data: Dataset | None, model: nn.Module | Callable[[], nn.Module] | None
+) -> tuple[Dataset | None, str, Callable[[], nn.Module]]:
+    """Return the data, and name and maker of the model."""
+    from hiflash.train.models import build_model
+
+    if config.data.name == "own" and data is None:
+        raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
+    if data is None and config.data.name != "none":
+        data = load(config.data.name, config.data.dir or None)
+    name: str = config.model.name if model is None else "own"
+    if name == "auto":
+        name = AUTO_MODEL.get(data.name if data else "", "lenet")
+    if name == "own" and model is None:
+        raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
+    shape = (1, 28, 28) if data is None else tuple(data.x.shape[1:])
+    classes = 10 if data is None else data.classes
+    # Nothing of this holds the data: Ray sends it to other processes.
+    make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
+    return data, name, make
+
+
+def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    """Return another instance of a user's own model."""
+    from torch import nn
+
+    return copy.deepcopy(model) if isinstance(model, nn.Module) else model()
+
+
+def _pool(
+    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module], local: Spans
+) -> WorkerPool | RayExecutor:
+    """Return the workers of the engine that the configuration asks for."""
+    import torch
+
+    from hiflash.train.choose import choose_trainer
+    from hiflash.train.torch_trainer import Samples, resolve_device
+
+    if data.x.ndim != 4 and config.data.augment:
+        raise ConfigError(
+            f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
+        )
+    device = resolve_device(_device(config))
+    rules = RoundRules(config.edge.rule(), _attack(config), local)
+    (x_array, x_test_array), y_array, parts = data.normalised(), data.y, population.split.parts
+    if rules.attack.kind == "label_flip":
+        x_array, y_array, parts = flip_labels(x_array, y_array, parts, rules.attack.malicious, data.classes)
+    by_class = np.argsort(data.y_test, kind="stable")  # so that one class can be tested: see `recall`
+    x_test_array, y_test_array = x_test_array[by_class], data.y_test[by_class]
+    arrays = (x_array, y_array, x_test_array, y_test_array)
+    x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
+    samples = Samples(x, y, parts, x_test, y_test)
+    client, workers = config.client, config.workers or os.cpu_count() or 1
+    solver = {
+        "batch": client.batch,
+        "mu": client.mu,
+        "momentum": client.momentum,
+        "weight_decay": client.weight_decay,
+        "clip_norm": math.inf if client.clip_norm == "none" else client.clip_norm,
+        "augment": config.data.augment,
+    }
+    make_trainer = choose_trainer(config.trainer, make, samples, solver)
+    if config.engine == "local":
+        return WorkerPool(make_trainer, workers, len(data.y_test), rules)
+    from hiflash.execute.ray_cluster import connect
+    from hiflash.execute.ray_executor import RayExecutor
+    from hiflash.execute.ray_worker import Setup
+
+    trainer = make_trainer().name
+    setup = Setup(trainer, make, solver, x_array, y_array, parts, x_test_array, y_test_array, rules)
+    return RayExecutor(setup, connect(config.ray.address, workers))
+
+
+def _attack(config: Config) -> Attack:
+    kind, clients = config.attack.kind, config.federation.clients
+    if kind == "none":
+        return HONEST
+    return Attack(kind, config.attack.scale, draw_malicious(clients, config.attack.share, config.seed))
+
+
+def _device(config: Config) -> str:
+    """Return the device to train on. Ray's workers use their processors."""
+    if config.engine == "local":
+        return config.device
+    if config.device not in ("auto", "cpu"):
+        raise ConfigError(f'engine ray trains on processors, not on device {config.device}; use "cpu"')
+    return "cpu"

@@ -1,0 +1,228 @@
+"""The books of a run: communications, steps, bytes and costs (docs/metrics.md says what each means)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hiflash.core.compression import Payloads
+from hiflash.core.state import Stateful, record
+from hiflash.messages import Grant, Verdict
+from hiflash.sim.world import Timeline
+
+__all__ = ["Ledger", "OpenLease"]
+
+
+@record
+class OpenLease(NamedTuple):
+    """A lease that is not settled yet: its plan in virtual time and what was done under it."""
+
+    edge: int
+    timeline: Timeline
+    rounds_done: int = 0
+    steps_done: int = 0
+    in_flight: bool = True
+    staleness: int = 0
+
+
+class Ledger(Stateful):
+    """Counts what happens and what it costs, from the events alone."""
+
+    COUNTS = (
+        "communications",
+        "client_uploads",
+        "client_steps",
+        "wasted_client_steps",
+        "wan_bytes_up",
+        "wan_bytes_down",
+        "lan_bytes_up",
+        "lan_bytes_down",
+        "refused",
+        "waited",
+        "cancelled",
+        "discarded",
+        "rejected",
+        "abandoned",
+    )
+    STATE = (*COUNTS, "staleness", "thresholds", "grants", "applied", "open", "compute_cost", "send_cost")
+
+    def __init__(
+        self,
+        *,
+        edges: int,
+        flat: bool,
+        synchronous: bool,
+        model_bytes: int,
+        cost_unit_s: tuple[float, float],
+        slot_s: float,
+        compute_weight: float,
+        send_weight: float,
+        payloads: Payloads | None = None,
+    ) -> None:
+        self.flat = flat
+        self.synchronous = synchronous
+        self.model_bytes = model_bytes
+        self.payloads = payloads or Payloads.of(model_bytes)
+        self.compute_unit_s, self.send_unit_s = cost_unit_s
+        self.slot_s = slot_s
+        self.compute_weight = compute_weight
+        self.send_weight = send_weight
+        for name in self.COUNTS:
+            setattr(self, name, 0)
+        self.staleness: Counter[int] = Counter()
+        self.thresholds: Counter[str] = Counter()
+        self.grants = [0] * edges
+        self.applied = [0] * edges
+        self.open: dict[int, OpenLease] = {}
+        self.compute_cost = 0.0  # of leases that ended
+        self.send_cost = 0.0
+
+    communications: int
+    client_uploads: int
+    client_steps: int
+    wasted_client_steps: int
+    wan_bytes_up: int
+    wan_bytes_down: int
+    lan_bytes_up: int
+    lan_bytes_down: int
+    refused: int
+    waited: int
+    cancelled: int
+    discarded: int
+    rejected: int
+    abandoned: int
+
+    @property
+    def wan_bytes(self) -> int:
+        """Return the bytes over the WAN in both directions."""
+        return self.wan_bytes_up + self.wan_bytes_down
+
+    @property
+    def lan_bytes(self) -> int:
+        """Return the bytes over the LAN in both directions."""
+        return self.lan_bytes_up + self.lan_bytes_down
+
+    def slot(self, now: float) -> int:
+        """Return the index of the slot that `now` lies in."""
+        return math.floor(now / self.slot_s + 1e-9)  # k * slot_s / slot_s may fall just short of k
+
+    def granted(self, grant: Grant, timeline: Timeline) -> None:
+        """Open the books of a lease."""
+        first = not self.grants[grant.edge]
+        self.wan_bytes_down += self.payloads.first_down if first else self.payloads.down
+        self.grants[grant.edge] += 1
+        if not self.synchronous:  # a synchronous schedule has no threshold
+            self.thresholds[str(grant.threshold)] += 1
+        self.open[grant.lease_id] = OpenLease(grant.edge, timeline)
+
+    def round_done(self, lease_id: int, steps: int, sent: int, reported: int) -> None:
+        """Count an edge round that was completed in virtual time."""
+        lease = self.open[lease_id]
+        self.open[lease_id] = OpenLease(
+            lease.edge, lease.timeline, lease.rounds_done + 1, lease.steps_done + steps
+        )
+        self.client_steps += steps
+        self.client_uploads += reported
+        if not self.flat:  # the access hop of a flat client is part of its way over the WAN
+            self.lan_bytes_down += sent * self.model_bytes
+            self.lan_bytes_up += reported * self.model_bytes
+
+    def arrived(self, verdict: Verdict) -> None:
+        """Count an upload that reached the cloud."""
+        self.communications += 1
+        self.wan_bytes_up += self.payloads.up
+        if verdict.status == "rejected":
+            if verdict.reason == "stale":
+                self.discarded += 1
+            else:
+                self.rejected += 1
+            self.settle(verdict.lease_id, applied=False)
+        elif verdict.status == "applied":
+            self.settle(verdict.lease_id, applied=True, staleness=verdict.staleness)
+        else:  # it is buffered: it runs no more, and is settled with the others
+            lease = self.open[verdict.lease_id]
+            self.open[verdict.lease_id] = lease._replace(in_flight=False, staleness=verdict.staleness)
+            self._charge(lease)
+
+    def settle(self, lease_id: int, *, applied: bool, staleness: int | None = None) -> None:
+        """Close the books of a lease; the staleness of a buffered upload is known already."""
+        lease = self.open.pop(lease_id)
+        if lease.in_flight:
+            self._charge(lease)
+        if applied:
+            self.applied[lease.edge] += 1
+            self.staleness[lease.staleness if staleness is None else staleness] += 1
+        else:
+            self.wasted_client_steps += lease.steps_done
+
+    def costs(self, now: float) -> dict[str, float]:
+        """Return what the run has cost until now: a slot costs one, work its weighted share of the mean."""
+        return self.costs_by(self.slot(now))
+
+    def costs_by(self, slot: int) -> dict[str, float]:
+        """Return what the run has cost by the end of a slot in which nothing more happens."""
+        running = math.fsum(
+            [
+                lease.timeline.total_compute_s * self._share(lease.timeline, slot)
+                for lease in self.open.values()
+                if lease.in_flight
+            ]
+        )
+        compute = self.compute_cost + running / self.compute_unit_s
+        total = self.compute_weight * compute + self.send_weight * self.send_cost + slot + 1
+        return {"compute_cost": compute, "send_cost": self.send_cost, "total_cost": total}
+
+    def totals(self, now: float) -> dict[str, Any]:
+        """Return the coordinates against which accuracy is drawn."""
+        return {
+            "communications": self.communications,
+            "client_steps": self.client_steps,
+            "virtual_s": now,
+            "wan_bytes": self.wan_bytes,
+            "lan_bytes": self.lan_bytes,
+            **self.costs(now),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """Return the counts that a result reports beside the coordinates."""
+        counts = [n for n in self.COUNTS if n not in ("communications", "client_steps")]
+        return {
+            **{name: getattr(self, name) for name in counts},
+            "wasted_client_steps": self.wasted_client_steps + self._left_over(),
+            "staleness": {
+                "mean": self.mean_staleness(),
+                "max": max(self.staleness, default=0),
+                "histogram": {str(tau): self.staleness[tau] for tau in sorted(self.staleness)},
+            },
+            "thresholds": {name: self.thresholds[name] for name in sorted(self.thresholds, key=float)},
+            "grants_per_edge": self.grants,
+            "applied_per_edge": self.applied,
+        }
+
+    def mean_staleness(self) -> float:
+        """Return the mean staleness of the uploads that were applied."""
+        applied = sum(self.staleness.values())
+        return sum(tau * count for tau, count in self.staleness.items()) / applied if applied else 0.0
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take the books back."""
+        super().restore(state)
+        self.staleness, self.thresholds = Counter(self.staleness), Counter(self.thresholds)
+
+    def _left_over(self) -> int:
+        """Return the steps behind updates that wait in an asynchronous cloud's buffer: in vain by now."""
+        if self.synchronous:
+            return 0
+        return sum(lease.steps_done for lease in self.open.values() if not lease.in_flight)
+
+    def _charge(self, lease: OpenLease) -> None:
+        """Add what the rounds done under a lease that stops running have cost."""
+        self.compute_cost += lease.timeline.compute_s(lease.rounds_done) / self.compute_unit_s
+        self.send_cost += lease.timeline.send_s(lease.rounds_done) / self.send_unit_s
+
+    def _share(self, timeline: Timeline, slot: int) -> float:
+        """Return the part of a running lease's computing that is charged: even over the slots it runs."""
+        first, last = self.slot(timeline.granted_at), self.slot(timeline.arrives_at)
+        return min(1.0, (slot - first + 1) / (last - first + 1))

@@ -1,0 +1,267 @@
+"""Clients that move, join and leave on a seeded schedule, and the association that is repaired meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.core.association.membership import ABSENT, Membership, homes
+from hiflash.core.association.repair import Placement
+from hiflash.core.association.strategies import label_distribution
+from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.state import Stateful, record
+from hiflash.messages import CheckIn, ClusterChange
+from hiflash.seeding import rng
+from hiflash.sim.world import World
+
+__all__ = ["Change", "Mobility", "Paths"]
+
+Floats = npt.NDArray[np.float64]
+Log = Callable[[float, str, Mapping[str, Any]], None]
+
+COUNTED = {"move": "moves", "join": "joins", "leave": "leaves"}
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The next `move`, `join`, `leave` or `repair`, counted from 1."""
+
+    kind: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Paths:
+    """How long clients take to send: at first, and after a move. If `flat`, to the best edge only."""
+
+    at_first: Callable[[], Floats]
+    """All pairs, `[edges, clients]`, or `[clients]` if `flat`."""
+    after_move: Callable[[int], Floats]
+    flat: bool
+    reach: int | None = None
+    """A client can belong to so many edges: those that it sends to fastest."""
+
+
+class Mobility(Stateful):
+    """Decides who is where, and tells edges, world and cloud.
+
+    `rates` are those of Poisson processes over virtual time. What happens when, and to whom, follows from
+    the seed and from earlier joins and leaves alone: all methods see the same.
+    """
+
+    STATE = ("moved", "steps", "counts", "repairs", "level_s", "level_until")
+
+    def __init__(
+        self,
+        edges: Sequence[Edge],
+        world: World,
+        plans: Sequence[ClientPlan],
+        paths: Paths,
+        labels: npt.NDArray[np.int64] | None,
+        target: Floats | None,
+        *,
+        seed: int,
+        rates: Mapping[str, float],
+        absent: int,
+        repair_s: float | None,
+        switching_cost: float,
+        heterogeneity_weight: float,
+        capacity: int | None,
+        log: Log,
+    ) -> None:
+        self.edges = edges
+        self.world = world
+        self.plans = plans
+        self.paths = paths
+        self.labels = np.zeros((len(plans), 0), dtype=np.int64) if labels is None else labels
+        self.overall = label_distribution(self.labels.sum(axis=0))
+        self.target = self.overall if target is None else target
+        self.seed = seed
+        self.rates = {kind: rate for kind, rate in rates.items() if rate > 0}
+        self.repair_s = repair_s
+        self.switching_cost = switching_cost
+        self.heterogeneity_weight = heterogeneity_weight
+        self.capacity = capacity
+        self.log = log
+        place = homes([edge.everyone for edge in edges], len(plans))
+        home = place.copy()
+        home[rng(seed, "mobility", "absent").choice(len(plans), size=absent, replace=False)] = ABSENT
+        self.membership = Membership(place, home)
+        self.placement = self._placement()
+        self.send_s = paths.at_first()
+        self.moved: dict[int, int] = {}  # the last move of each client that moved
+        self.steps: dict[int, int] = {}  # taken by each client that is in no cluster
+        self.counts = dict.fromkeys((*COUNTED.values(), "switches"), 0)
+        self.repairs: list[dict[str, Any]] = []
+        self.level_s, self.level_until = np.zeros(2), 0.0  # the levels times their seconds, and until when
+
+    def start(self) -> list[Any]:
+        """Return what follows for edges and cloud from who is absent at first."""
+        return self._settle(0.0)
+
+    def first(self) -> list[tuple[float, Change]]:
+        """Return the first event of each kind, and when it is due."""
+        kinds = [*self.rates, *(["repair"] if self.repair_s is not None else [])]
+        return [self.following(Change(kind, 0), 0.0) for kind in kinds]
+
+    def following(self, change: Change, now: float) -> tuple[float, Change]:
+        """Return the event of the same kind after this one, and when it is due."""
+        index = change.index + 1
+        if change.kind == "repair" and self.repair_s is not None:
+            return index * self.repair_s, Change("repair", index)
+        gap_s = rng(self.seed, "mobility", change.kind, "gap", index).exponential(1 / self.rates[change.kind])
+        return now + gap_s, Change(change.kind, index)
+
+    def handle(self, change: Change, now: float) -> list[Any]:
+        """Let something happen and return what follows for edges and cloud."""
+        self.level_s, self.level_until = self._level_s(now), now
+        if change.kind == "repair" and self.placement is not None:
+            return self._repair(self.placement, now)
+        members = self.membership
+        candidates = members.absent() if change.kind == "join" else members.present()
+        if len(candidates) <= (change.kind == "leave"):  # nobody there; the last client never leaves
+            return []
+        which = rng(self.seed, "mobility", change.kind, "who", change.index).integers(len(candidates))
+        client = int(candidates[which])
+        edge = int(members.home[client])
+        if change.kind == "move":
+            self.moved[client] = change.index
+            self._put(client, change.index)
+            if members.place[client] != ABSENT:
+                self._refresh(int(members.place[client]))
+        elif change.kind == "leave":
+            self._assign(client, ABSENT)
+        else:
+            edge = client
+            if self.placement is not None:
+                edge = self.placement.cheapest(client, self._latency_ms(client))
+            self._assign(client, edge)
+        self.counts[COUNTED[change.kind]] += 1
+        self.log(now, change.kind, {"client": client, "edge": edge})
+        return self._settle(now)
+
+    def granted(self, edge: int) -> None:
+        """Take note that an edge has got a lease."""
+        self.membership.granted(edge)
+
+    def returned(self, check_in: CheckIn, now: float) -> list[Any]:
+        """Return what follows now that the lease of an edge is over; it asks for the next one if it can."""
+        self.membership.returned(check_in.edge)
+        effects = self._settle(now)
+        if not any(effect.edge == check_in.edge for effect in effects):
+            effects.append(check_in.at(now))
+        return effects
+
+    def clusters(self) -> list[list[int]]:
+        """Return the clients that belong to each edge."""
+        return self.membership.clusters(len(self.edges))
+
+    def figures(self, now: float) -> dict[str, Any]:
+        """Return what a result reports."""
+        total_js, latency_ms = (self._level_s(now) / now if now else self._levels()).tolist()
+        means = {"mean_total_js": total_js, "mean_latency_ms": latency_ms}
+        return {**self.counts, **means, "repairs": self.repairs}
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state."""
+        return super().snapshot() | {"membership": self.membership.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot, with the edges restored before."""
+        super().restore(state)
+        self.membership.restore(state["membership"])
+        self.placement = self._placement()
+        self.send_s = self.paths.at_first()
+        for client, move in self.moved.items():
+            self._put(client, move)
+        for edge in self.edges:
+            edge.enrol({client: self.plans[client] for client in edge.taken})
+            self._refresh(edge.edge)
+
+    def _repair(self, placement: Placement, now: float) -> list[Any]:
+        before = self._total_js()
+        switches = placement.repair(self._latency_ms(), self.switching_cost)
+        for switch in switches:
+            self.membership.assign(switch.client, switch.target)
+        self.counts["switches"] += len(switches)
+        total_js = self._total_js()
+        self.repairs.append(
+            {"virtual_s": now, "switches": len(switches), "total_js_before": before, "total_js": total_js}
+        )
+        switched = [[switch.client, switch.source, switch.target] for switch in switches]
+        self.log(now, "repair", {"switched": switched, "total_js_before": before, "total_js": total_js})
+        return self._settle(now)
+
+    def _total_js(self) -> float:
+        return 0.0 if self.placement is None else float(self.placement.divergence(self.overall).sum())
+
+    def _levels(self) -> Floats:
+        """Return the total divergence and the mean latency of the clients that are present."""
+        present = self.membership.present()
+        path = present if self.paths.flat else (self.membership.home[present], present)
+        latency_s = self.world.compute_s[present] + self.send_s[path]
+        return np.array([self._total_js(), 1000 * latency_s.mean()])
+
+    def _level_s(self, now: float) -> Floats:
+        return self.level_s + (now - self.level_until) * self._levels()
+
+    def _assign(self, client: int, edge: int) -> None:
+        self.membership.assign(client, edge)
+        if self.placement is not None:
+            self.placement.assign(client, edge)
+
+    def _settle(self, now: float) -> list[Any]:
+        """Let those change clusters who can, and return what the cloud is told."""
+        leaving: dict[int, list[int]] = {}
+        entering: dict[int, list[int]] = {}
+        for transfer in self.membership.settle():
+            (entering if transfer.enters else leaving).setdefault(transfer.edge, []).append(transfer.client)
+        for index, clients in leaving.items():
+            self.steps |= self.edges[index].recluster(clients, {})
+        for index, clients in entering.items():
+            brought = {client: (self.plans[client], self.steps.pop(client, 0)) for client in clients}
+            self.edges[index].recluster((), brought)
+        effects: list[Any] = []
+        for index in sorted({*leaving, *entering}):
+            edge = self.edges[index]
+            self._refresh(index)
+            effects.append(ClusterChange(index, edge.examples, now))
+            if edge.everyone:
+                edge.expect(self.world.estimates(index, edge.clients_per_round))
+                effects.append(edge.check_in(now))
+        return effects
+
+    def _refresh(self, edge: int) -> None:
+        """Tell the world who is in a cluster and how long they take to send."""
+        cluster = np.array(self.edges[edge].everyone, dtype=np.int64)
+        send_s = self.send_s[cluster] if self.paths.flat else self.send_s[edge, cluster]
+        self.world.recluster(edge, cluster, send_s)
+
+    def _put(self, client: int, move: int) -> None:
+        """Put a client where one of its moves leads."""
+        self.send_s[..., client] = self.paths.after_move(move)
+
+    def _latency_ms(self, client: int | slice = slice(None)) -> Floats:
+        send_s, reach = self.send_s[:, client], self.paths.reach
+        latency_ms: Floats = 1000 * (self.world.compute_s[client] + send_s)
+        if reach is not None:
+            latency_ms[send_s > np.partition(send_s, reach - 1, axis=0)[reach - 1]] = np.inf
+        return latency_ms
+
+    def _placement(self) -> Placement | None:
+        """Return the association as it is; without edges there is none."""
+        if self.paths.flat:
+            return None
+        return Placement(
+            self.membership.home,
+            len(self.edges),
+            self.labels,
+            self.target,
+            heterogeneity_weight=self.heterogeneity_weight,
+            capacity=self.capacity,
+        )

@@ -1,0 +1,72 @@
+"""Who holds what and belongs where: sample counts, labels and clusters of the clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hiflash.config import Config
+from hiflash.core.association.strategies import Clusters, js_per_edge
+from hiflash.data import Dataset, Partition, label_counts, own_parts, partition
+from hiflash.errors import ConfigError
+from hiflash.seeding import rng
+from hiflash.sim.clusters import cluster_clients
+from hiflash.sim.resources import Resources, draw_resources
+
+__all__ = ["Population", "populate"]
+
+EXAMPLES, FEATURES = 600, 28 * 28  # what a client counts as holding where there is no data: MNIST's share
+
+
+@dataclass(frozen=True)
+class Population:
+    """The clients of a federation. A flat one has clusters of one; `edge_clusters` are there all the same."""
+
+    examples: np.ndarray
+    features: int
+    clusters: list[list[int]]
+    edge_clusters: list[list[int]]
+    split: Partition
+    labels: np.ndarray | None
+    resources: Resources
+
+    def js_per_edge(self, clusters: Clusters) -> list[float]:
+        """Return how far each edge's label distribution is from the global one; nothing without labels."""
+        return [] if self.labels is None else js_per_edge(self.labels, clusters)
+
+
+def populate(config: Config, data: Dataset | None, parts: Sequence[Any] | None, values: int) -> Population:
+    """Return the clients that a configuration asks for; a model sent has `values` numbers."""
+    clients = config.federation.clients
+    features = FEATURES if data is None else int(np.prod(data.x.shape[1:]))
+    labels = None
+    if data is None:
+        split = Partition([], 0.0, "none")
+        examples = np.full(clients, EXAMPLES)
+    elif config.cloud.schedule == "centralized":
+        split = Partition([np.arange(len(data.y))], 0.0, "pooled")
+        examples = np.array([len(data.y)])
+    else:
+        split = _split(config, data, parts)
+        examples = np.array([len(part) for part in split.parts])
+        labels = label_counts(data.y, split.parts, data.classes)
+    resources = draw_resources(config, examples, features, values)
+    centralized = config.cloud.schedule == "centralized"
+    edge_clusters = [[0]] if centralized else cluster_clients(config, resources, labels)
+    clusters = [[client] for client in range(clients)] if config.federation.flat else edge_clusters
+    return Population(examples, features, clusters, edge_clusters, split, labels, resources)
+
+
+def _split(config: Config, data: Dataset, parts: Sequence[Any] | None) -> Partition:
+    clients = config.federation.clients
+    if parts is None:
+        stream = rng(config.seed, "partition")
+        return partition(
+            config.data.partition, data.y, clients, stream, classes=data.classes, writers=data.writers
+        )
+    if len(parts) != clients:
+        raise ConfigError(f"parts has {len(parts)} clients, federation.clients is {clients}; make them equal")
+    return own_parts(parts, len(data.y))

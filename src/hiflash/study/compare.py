@@ -1,0 +1,196 @@
+"""Several methods over several partitions and seeds with the same data and budget, side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hiflash.config import Config
+from hiflash.config.settings import flatten, read_plan, read_settings
+from hiflash.config.tree import inapplicable
+from hiflash.data.partition import parse_name
+from hiflash.errors import ConfigError
+from hiflash.methods.recipes import METHODS
+from hiflash.sim.result import Result
+from hiflash.study.cells import Cell, Watcher, listed, seed_numbers, split_own
+from hiflash.study.run_cells import run_cells
+
+__all__ = ["Comparison", "compare", "plan"]
+
+DEFAULT_METHODS = ("fedavg", "hierfavg", "hifl")
+DEFAULT_SEEDS = 2
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}")
+
+Variants = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of a comparison, label by label, partition by partition and seed by seed."""
+
+    cells: list[Cell]
+    results: list[Result]
+    path: Path | None = None
+
+    def numbers(self) -> list[dict[str, Any]]:
+        """Return what `result.json` holds of every cell, and its `label`."""
+        return [
+            {**cell.tags, **result.to_dict()} for cell, result in zip(self.cells, self.results, strict=True)
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per partition, label and target with means and deviations over the seeds."""
+        from hiflash.report.summary import target_rows
+
+        return target_rows(self.numbers())
+
+    def save(self, directory: Path) -> list[Path]:
+        """Write cells and rows as CSV and JSON and draw the figures, and return the paths."""
+        from hiflash.report.compare_figures import draw_compare
+        from hiflash.report.rows import flat, write_csv, write_json
+
+        numbers, rows = self.numbers(), self.rows()
+        return [
+            write_csv([flat(cell) for cell in numbers], directory / "cells.csv"),
+            write_csv(rows, directory / "compare.csv"),
+            write_json({"cells": numbers, "rows": rows}, directory / "compare.json"),
+            *draw_compare(numbers, directory),
+        ]
+
+
+def compare(
+    config: str | Path | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    variants: Variants | None = None,
+    partitions: Sequence[str] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    directory: str | Path | None = None,
+    processes: int = 1,
+    watcher: Watcher | None = None,
+    pause: Callable[[], bool] | None = None,
+    data: Any = None,
+    model: Any = None,
+    parts: Sequence[Any] | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Run every method and variant on every partition with every seed and return all results.
+
+    A variant is a method with settings of its own under a label: `variants={"delta": {"method": "hifl",
+    "cloud.mixing": "delta"}}`. What is not given is read from the file's section `[compare]`. A setting
+    that does not apply to a method is left out for it. `run_cells` says what `directory` and `processes` do.
+    """
+    settings, own = split_own(settings, data, model, parts)
+    if parts is not None and partitions is not None:
+        raise ConfigError("partitions deal out the samples, and so do parts; leave one of them out")
+    cells = plan(
+        config, methods=methods, variants=variants, partitions=partitions, seeds=seeds, settings=settings
+    )
+    results = run_cells(
+        cells, directory=directory, processes=processes, watcher=watcher, pause=pause, own=own
+    )
+    return Comparison(cells, results, None if directory is None else Path(directory))
+
+
+def plan(
+    config: str | Path | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    variants: Variants | None = None,
+    partitions: Sequence[str] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> list[Cell]:
+    """Return the cells of a comparison, or everything that is wrong with it."""
+    file = read_plan(config, "compare", ("methods", "variants", "partitions", "seeds"))
+    methods = file.get("methods") if methods is None else methods
+    variants = file.get("variants") if variants is None else variants
+    partitions = file.get("partitions") if partitions is None else partitions
+    seeds = file.get("seeds", DEFAULT_SEEDS) if seeds is None else seeds
+    given = {**read_settings(config), **flatten(settings or {})}
+    for name in ("method", "seed"):
+        if name in given:
+            raise ConfigError(f"{name} is not for a comparison; use methods and seeds")
+    if partitions is not None:
+        if "data.partition" in flatten(settings or {}):
+            raise ConfigError("data.partition and partitions are both given; leave one of them out")
+        partitions = listed("partitions", partitions)
+        if not partitions:
+            raise ConfigError("partitions must be a list like iid,noniid2,noniid1, got none")
+        for partition in partitions:
+            parse_name(str(partition))
+    recipes = _recipes(methods, variants)
+    _check_useful(given, recipes)
+    numbers = seed_numbers(seeds)
+    cells: list[Cell] = []
+    problems: dict[str, None] = {}
+    for partition in [None] if partitions is None else partitions:
+        for label, recipe in recipes.items():
+            for seed in numbers:
+                try:
+                    cells.append(_cell(label, recipe, given, partition, seed))
+                except ConfigError as error:
+                    problems |= dict.fromkeys(error.problems)
+    if problems:
+        raise ConfigError(list(problems))
+    # A run on pooled data is the same for every partition.
+    return list({cell.name: cell for cell in cells}.values())
+
+
+def _recipes(methods: Sequence[str] | None, variants: Variants | None) -> dict[str, dict[str, Any]]:
+    """Return the settings of every label: a method alone, or a variant of one."""
+    if methods is None:
+        methods = () if variants else DEFAULT_METHODS
+    methods = listed("methods", methods) if methods else []
+    methods = [name for method in methods for name in (METHODS if method == "all" else (method,))]
+    unknown = [method for method in methods if method not in METHODS]
+    if unknown or not (methods or variants):
+        raise ConfigError(
+            f"methods must be all or some of {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}"
+        )
+    recipes: dict[str, dict[str, Any]] = {name: {"method": name} for name in listed("methods", methods)}
+    if not isinstance(variants or {}, Mapping) or not all(
+        isinstance(v, Mapping) for v in (variants or {}).values()
+    ):
+        raise ConfigError("variants must be sections: [compare.variants.LABEL] with a method and settings")
+    for label, variant in (variants or {}).items():
+        if not LABEL.fullmatch(label) or label in METHODS or label == "all":
+            raise ConfigError(
+                f"the label of a variant has up to 40 letters, digits, '.', '_', '+' and '-' and is not the "
+                f"name of a method, got {label[:60]!r}"
+            )
+        recipes[label] = flatten(variant)
+        method = recipes[label].get("method")
+        if method not in METHODS:
+            raise ConfigError(f"variant {label} needs a method, one of {', '.join(METHODS)}, got {method}")
+        for key in ("seed", "data.partition"):
+            if key in recipes[label]:
+                raise ConfigError(f"variant {label} cannot have {key}: it is the same for all")
+    return recipes
+
+
+def _check_useful(given: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse settings that would be left out everywhere."""
+    left_out = [inapplicable(recipe["method"], {**given, **recipe}) for recipe in recipes.values()]
+    useless = set(given).intersection(*left_out)
+    if useless:
+        labels = ", ".join(recipes)
+        raise ConfigError([f"{key} applies to none of {labels}; leave it out" for key in sorted(useless)])
+
+
+def _cell(
+    label: str, recipe: Mapping[str, Any], given: Mapping[str, Any], partition: str | None, seed: int
+) -> Cell:
+    left_out = inapplicable(recipe["method"], {**given, **recipe})
+    kept = {key: value for key, value in given.items() if key not in left_out}
+    if partition is not None:
+        kept["data.partition"] = partition
+    config = Config.load(None, {**kept, **recipe, "seed": seed})
+    if config.cloud.schedule != "centralized":
+        return Cell(f"{label}-{config.data.partition}-s{seed}", config, {"label": label})
+    kept.pop("data.partition", None)
+    config = Config.load(None, {**kept, **recipe, "seed": seed})
+    return Cell(f"{label}-s{seed}", config, {"label": label})

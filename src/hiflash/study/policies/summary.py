@@ -1,0 +1,204 @@
+"""Means, intervals and paired differences over seeds, and which bars a learned policy clears."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from hiflash.study.policies.plan import AGENT, is_fixed
+
+__all__ = ["MEASURES", "describe", "judge", "paired", "t_quantile", "table"]
+
+MEASURES = (
+    "total_cost",
+    "compute_cost",
+    "send_cost",
+    "time_cost",
+    "communications",
+    "virtual_s",
+    "client_steps",
+    "worst_edge_accuracy",
+)
+PER_EDGE = ("applied_share", "refused_rate", "waited_rate")
+CONFIDENCE = 0.95
+BELOW_RANDOM = 25.0  # percent
+WORST_EDGE = 0.03  # of accuracy
+NOISE = 5.0  # percent: what "no worse within noise" must rule out
+
+Row = Mapping[str, Any]
+"""What is known of one cell: tags, seed, every measure, whether it reached the target, shares of edges."""
+
+
+def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """Return how many standard errors a two-sided interval reaches, by Student's t.
+
+    >>> round(t_quantile(4), 3)
+    2.776
+    """
+    low, high = 0.0, 1.0
+    while _within(high, freedom) < confidence:
+        high *= 2
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """Return the probability of [-t, t]: Abramowitz and Stegun 26.7.3 and 26.7.4, finite sums."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd, cos = freedom % 2, math.cos(angle)
+    term, total = (cos if odd else 1.0), 0.0
+    for k in range(2 + odd, freedom + 1, 2):
+        total += term
+        term *= cos * cos * (k - 1) / k
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
+def describe(values: Sequence[float]) -> dict[str, Any]:
+    """Return mean, deviation of the sample and the interval of the mean; one value has only itself."""
+    mean = fmean(values)
+    if len(values) < 2:
+        return {"mean": mean, "spread": None, "low": None, "high": None, "values": list(values)}
+    spread = stdev(values)
+    half = t_quantile(len(values) - 1) * spread / math.sqrt(len(values))
+    return {
+        "mean": mean,
+        "spread": spread,
+        "low": mean - half,
+        "high": mean + half,
+        "values": list(values),
+    }
+
+
+def table(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the statistics by policy and dynamics."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["policy"], row["dynamics"]), []).append(row)
+    told: dict[str, dict[str, dict[str, Any]]] = {}
+    for (policy, dynamics), runs in groups.items():
+        told.setdefault(policy, {})[dynamics] = {
+            **{name: describe([run[name] for run in runs]) for name in MEASURES},
+            "seeds": [run["seed"] for run in runs],
+            "runs": len(runs),
+            "reached": sum(run["reached"] for run in runs),
+            # Edge 3 of one seed is not edge 3 of another; the fastest is the fastest.
+            "edges_fast_to_slow": {
+                name: [fmean(rank) for rank in zip(*(run[name] for run in runs), strict=True)]
+                for name in PER_EDGE
+            },
+        }
+    return told
+
+
+def paired(ours: Sequence[Row], theirs: Sequence[Row], measure: str) -> dict[str, Any]:
+    """Return the difference ours - theirs of the seeds that both have, also in percent of theirs."""
+    left, right = ({row["seed"]: row[measure] for row in rows} for rows in (ours, theirs))
+    seeds = [seed for seed in left if seed in right]
+    told = describe([left[seed] - right[seed] for seed in seeds])
+    base = fmean(right[seed] for seed in seeds) / 100
+    in_percent = {
+        name: None if told[key] is None or not base else told[key] / base
+        for name, key in (("percent", "mean"), ("percent_low", "low"), ("percent_high", "high"))
+    }
+    return {**told, **in_percent, "seeds": seeds}
+
+
+def judge(rows: Sequence[Row], choice: Sequence[Row]) -> dict[str, Any]:
+    """Return what one dynamics of one condition shows: the best fixed threshold, differences and bars.
+
+    `choice` are runs of fixed thresholds on seeds of their own. Without any, the best is that of the
+    reported seeds: chosen in hindsight, which favours it.
+    """
+    by_policy = _by_policy(rows)
+    hindsight = not choice
+    fixed = _by_policy([row for row in (rows if hindsight else choice) if is_fixed(row["policy"])])
+    told: dict[str, Any] = {"best_fixed": None, "hindsight": hindsight}
+    seeds = set.intersection(*({row["seed"] for row in runs} for runs in fixed.values())) if fixed else set()
+    if seeds:
+        told |= _choose(fixed, seeds)
+    ours, best = by_policy.get(AGENT, []), by_policy.get(told["best_fixed"] or "", [])
+    bars = []
+    if _meet(ours, by_policy.get("random", [])):
+        told["against_random"] = paired(ours, by_policy["random"], "total_cost")
+        bars.append(_random_bar(told["against_random"], ours))
+    if _meet(ours, best):
+        told["against_best_fixed"] = paired(ours, best, "total_cost")
+        told["worst_edge"] = paired(ours, best, "worst_edge_accuracy")
+        bars.append(_fixed_bar(told["against_best_fixed"], ours, told["best_fixed"]))
+        bars.append(_edge_bar(told["worst_edge"], told["best_fixed"]))
+    return {**told, "bars": bars}
+
+
+def _by_policy(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["policy"], []).append(row)
+    return groups
+
+
+def _choose(fixed: Mapping[str, Sequence[Row]], seeds: set[int]) -> dict[str, Any]:
+    """Return the cheapest threshold; one whose runs ended at their budget cost more than they tell."""
+    means, missed = {}, {}
+    for policy, runs in fixed.items():
+        counted = [run for run in runs if run["seed"] in seeds]
+        means[policy] = fmean(run["total_cost"] for run in counted)
+        missed[policy] = sum(not run["reached"] for run in counted)
+    best = min(means, key=lambda policy: (missed[policy], means[policy]))
+    return {"best_fixed": best, "chosen_on": sorted(seeds), "choice": means}
+
+
+def _meet(ours: Sequence[Row], theirs: Sequence[Row]) -> bool:
+    return bool({row["seed"] for row in ours} & {row["seed"] for row in theirs})
+
+
+def _random_bar(difference: Row, ours: Sequence[Row]) -> dict[str, Any]:
+    enough = difference["percent"] <= -BELOW_RANDOM
+    outcome = "missed"
+    if enough:
+        outcome = "met" if _known(difference) and difference["high"] < 0 else "not shown"
+    said = f"{_cost(difference)} against random thresholds"
+    return _bar(f"at least {BELOW_RANDOM:.0f} % below random thresholds", outcome, said, ours)
+
+
+def _fixed_bar(difference: Row, ours: Sequence[Row], best: str) -> dict[str, Any]:
+    said, known = f"{_cost(difference)} against {best}", _known(difference)
+    if ours[0]["dynamics"] == "static":
+        missed = (difference["low"] if known else difference["mean"]) > 0
+        met = known and difference["percent_high"] < NOISE
+        outcome = "missed" if missed else "met" if met else "not shown"
+        return _bar("no worse than the best fixed threshold within noise", outcome, said, ours)
+    met = known and difference["high"] < 0
+    outcome = "met" if met else "not shown" if difference["mean"] < 0 else "missed"
+    return _bar("better than the best fixed threshold", outcome, said, ours)
+
+
+def _edge_bar(difference: Row, best: str) -> dict[str, Any]:
+    outcome = "met" if difference["mean"] >= -WORST_EDGE else "missed"
+    said = f"{100 * difference['mean']:+.1f} points"
+    if difference["low"] is not None:
+        said += f" [{100 * difference['low']:+.1f}, {100 * difference['high']:+.1f}]"
+    said += f" against {best}"
+    return _bar("worst edge within 3 points of the best fixed threshold", outcome, said, ())
+
+
+def _bar(bar: str, outcome: str, said: str, ours: Sequence[Row]) -> dict[str, Any]:
+    unreached = sum(not row["reached"] for row in ours)
+    if unreached:  # its cost would have gone on rising
+        outcome = "missed"
+        said += f"; the agent did not reach the target in {unreached} of {len(ours)} runs"
+    return {"bar": bar, "outcome": outcome, "said": said}
+
+
+def _known(difference: Row) -> bool:
+    """Return whether there is an interval: a single seed has none, and shows nothing."""
+    return difference["low"] is not None
+
+
+def _cost(difference: Row) -> str:
+    if difference["low"] is None:
+        return f"cost {difference['percent']:+.1f} % (one seed, no interval)"
+    interval = f"[{difference['percent_low']:+.1f}, {difference['percent_high']:+.1f}]"
+    return f"cost {difference['percent']:+.1f} % {interval}, {len(difference['seeds'])} seeds,"

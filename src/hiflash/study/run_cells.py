@@ -1,0 +1,271 @@
+"""Runs cells: begun, resumed or only read, here or in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from hiflash.agents import acting_agent
+from hiflash.config import Config
+from hiflash.errors import HiFlashError, Paused, RunError
+from hiflash.methods.registry import registered
+from hiflash.sim.result import Result
+from hiflash.store.run_directory import RunDirectory, check_name
+from hiflash.study.cells import Cell, Watcher
+from hiflash.study.run import resume, run
+
+__all__ = ["check_agent", "read_cells", "run_cells"]
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    *,
+    directory: str | Path | None = None,
+    processes: int = 1,
+    watcher: Watcher | None = None,
+    pause: Callable[[], bool] | None = None,
+    own: Mapping[str, Any] | None = None,
+) -> list[Result]:
+    """Return the results of all cells, in their order.
+
+    With a `directory` every cell is saved there: calling again goes on with what was interrupted and does
+    not repeat what is finished. More than one process needs a `directory` and data that the configuration
+    names; `own` data, models or parts, and registered methods, stay in this process.
+    """
+    watcher, pause = watcher or Watcher(), pause or (lambda: False)
+    own = {name: value for name, value in (own or {}).items() if value is not None}
+    folder = None if directory is None else Path(directory)
+    if folder is not None:
+        check_name(folder.name)
+        for cell in cells:
+            _check_reusable(folder / cell.name, cell)
+    common = cells[0].config
+    wanted = common.ray.address if common.engine == "ray" else None
+    with _connected_to_ray(wanted, common.workers) as ray_address:
+        # Other processes know neither a user's own objects nor what was registered here.
+        if processes > 1 and folder is not None and not own and not registered():
+            return _Processes(cells, folder, processes, watcher, pause, ray_address).run()
+        return [_run_here(cell, folder, watcher, pause, own) for cell in cells]
+
+
+@contextmanager
+def _connected_to_ray(address: str | None, workers: int) -> Iterator[str | None]:
+    """Keep a connection that runs in this process find and use, and give the address of its Ray.
+
+    All cells share one: each for itself would start one of its own.
+    """
+    if address is None:
+        yield None
+        return
+    from hiflash.execute.ray_cluster import connect
+
+    connection = connect(address, workers or os.cpu_count() or 1)
+    try:
+        yield connection.address
+    finally:
+        connection.close()
+
+
+def read_cells(cells: Sequence[Cell], folder: Path) -> list[Result]:
+    """Return the results of cells that are finished, whatever has become of their agents since."""
+    results = []
+    for cell in cells:
+        _check_settings(folder / cell.name, cell)
+        numbers = json.loads((folder / cell.name / "result.json").read_bytes())
+        results.append(Result.from_dict(numbers, path=folder / cell.name))
+    return results
+
+
+def _check_reusable(path: Path, cell: Cell) -> None:
+    """Refuse a folder that holds a run of something else, and say what is different."""
+    if not (path / "config.toml").is_file():
+        return
+    _check_settings(path, cell)
+    check_agent(path, cell)
+
+
+def check_agent(path: Path, cell: Cell) -> None:
+    """Refuse a finished run whose thresholds another agent chose than the one that would choose them now."""
+    agent, file = acting_agent(cell.config), path / "result.json"
+    if agent is None or not file.is_file():  # a run that is not finished finds out when it goes on
+        return
+    was = json.loads(file.read_bytes()).get("agent") or "unknown"
+    if was != agent.digest:
+        raise RunError(
+            f"{path} was run with another agent ({was[:12]}) than {cell.config.cloud.agent} is now "
+            f"({agent.digest[:12]}); choose another --name or remove it"
+        )
+
+
+def _check_settings(path: Path, cell: Cell) -> None:
+    there = Config.load(path / "config.toml")
+    if there.digest() == cell.config.digest():
+        return
+    old, new = there.decisive(), cell.config.decisive()
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    told = ", ".join(f"{key} is {old.get(key)} there and {new.get(key)} here" for key in keys[:3])
+    raise RunError(
+        f"{path} holds a run with other settings ({told}{', ...' if len(keys) > 3 else ''}); "
+        "choose another --name or remove it"
+    )
+
+
+def _run_here(
+    cell: Cell,
+    folder: Path | None,
+    watcher: Watcher,
+    pause: Callable[[], bool],
+    own: Mapping[str, Any],
+) -> Result:
+    watcher.started(cell.name)
+    common: dict[str, Any] = {
+        **own,
+        "progress": lambda status: watcher.progress(cell.name, status),
+        "pause": pause,
+    }
+    path = None if folder is None else folder / cell.name
+    if path is not None and path.exists():
+        result = resume(path, engine=cell.config.engine, **common)
+    else:
+        result = run(cell.config, directory=path, **common)
+    watcher.finished(cell.name, result.to_dict())
+    return result
+
+
+class _Processes:
+    """Runs cells in processes of their own, a few at a time, and notices when one dies."""
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        folder: Path,
+        processes: int,
+        watcher: Watcher,
+        pause: Callable[[], bool],
+        ray_address: str | None,
+    ) -> None:
+        self.ray_address = ray_address
+        self.waiting = list(cells)
+        self.cells = list(cells)
+        self.folder = folder
+        self.processes = processes
+        self.watcher = watcher
+        self.pause = pause
+        self.running: dict[Connection, tuple[Cell, BaseProcess]] = {}
+        self.results: dict[str, Result] = {}
+        self.problems: list[str] = []
+
+    def run(self) -> list[Result]:
+        """Return the results in the order of the cells."""
+        try:
+            while (self.waiting or self.running) and not self.problems:
+                if self.pause():
+                    raise Paused(str(self.folder))
+                while self.waiting and len(self.running) < self.processes:
+                    self._start(self.waiting.pop(0))
+                for ready in wait(list(self.running), timeout=0.2):
+                    self._read(ready)  # type: ignore[arg-type]  # only connections are waited for
+        finally:
+            self._stop()
+        if self.problems:
+            raise RunError("\n".join(self.problems))
+        return [self.results[cell.name] for cell in self.cells]
+
+    def _start(self, cell: Cell) -> None:
+        path = self.folder / cell.name
+        if (path / "result.json").is_file():
+            self._finish(cell)
+            return
+        # Not forked: a copy of a process with threads and locks is not safe.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        # Every cell has a worker per core: the last ones would leave cores idle otherwise.
+        arguments = (theirs, cell.config.settings(), str(path), self.ray_address)
+        process = context.Process(target=_cell_process, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        self.running[ours] = (cell, process)
+        self.watcher.started(cell.name)
+
+    def _read(self, connection: Connection) -> None:
+        cell, process = self.running[connection]
+        try:
+            kind, content = connection.recv()
+        except EOFError:  # the other end is gone
+            process.join()
+            del self.running[connection]
+            connection.close()
+            if (self.folder / cell.name / "result.json").is_file():
+                self._finish(cell)
+            elif not self.problems:
+                self.problems.append(
+                    f"the process of {cell.name} died (exit code {process.exitcode}); "
+                    "give the same command again to go on from its last checkpoint"
+                )
+            return
+        if kind == "progress":
+            self.watcher.progress(cell.name, content)
+        else:
+            self.problems.append(f"{cell.name}: {content}")
+
+    def _finish(self, cell: Cell) -> None:
+        folder = RunDirectory.open(self.folder / cell.name)
+        try:
+            numbers = folder.result()
+        finally:
+            folder.close()
+        self.results[cell.name] = Result.from_dict(numbers, path=folder.path)
+        self.watcher.finished(cell.name, numbers)
+
+    def _stop(self) -> None:
+        """Ask what still runs to save its state, and wait for it."""
+        for connection, (_, process) in self.running.items():
+            if process.is_alive() and process.pid is not None:
+                os.kill(process.pid, signal.SIGTERM)
+            connection.close()
+        for _, process in self.running.values():
+            process.join(timeout=10)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self.running.clear()
+
+
+def _cell_process(
+    connection: Connection, settings: dict[str, Any], path: str, ray_address: str | None
+) -> None:
+    """Run one cell and tell the parent; a signal, or a parent that is gone, saves the state and ends it."""
+    stop = False
+
+    def ask_to_stop(*_: object) -> None:
+        nonlocal stop
+        stop = True
+
+    signal.signal(signal.SIGINT, ask_to_stop)
+    signal.signal(signal.SIGTERM, ask_to_stop)
+
+    def send(kind: str, content: object) -> None:
+        try:
+            connection.send((kind, content))
+        except OSError:
+            ask_to_stop()
+
+    common: dict[str, Any] = {"progress": lambda status: send("progress", status), "pause": lambda: stop}
+    try:
+        with _connected_to_ray(ray_address, settings["workers"]):
+            if Path(path).exists():
+                resume(path, workers=settings["workers"], engine=settings["engine"], **common)
+            else:
+                run(Config.load(None, settings), directory=path, **common)
+    except Paused:
+        pass
+    except HiFlashError as error:
+        send("error", str(error))

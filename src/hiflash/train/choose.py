@@ -1,0 +1,41 @@
+"""Which trainer runs client tasks: the one asked for, or the fastest that can."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from hiflash.errors import ConfigError
+from hiflash.train.native.trainer import NativeTrainer, NativeUnavailable
+from hiflash.train.stacked import StackedTrainer
+from hiflash.train.task import WorkerTrainer
+from hiflash.train.torch_trainer import Samples, TorchTrainer
+
+__all__ = ["choose_trainer"]
+
+Make = Callable[[], WorkerTrainer]
+
+
+def choose_trainer(
+    name: str, make_model: Callable[[], nn.Module], samples: Samples, solver: Mapping[str, Any]
+) -> Make:
+    """Return what makes a worker's trainer; `auto` says in one line why it does not take the compiled one."""
+    if name == "torch":
+        return lambda: TorchTrainer(make_model, samples, **solver)
+    if name == "stacked":
+        return lambda: StackedTrainer(make_model, samples, **solver)
+    try:
+        NativeTrainer(make_model, samples, **solver)  # compiles, once for all workers
+    except NativeUnavailable as unavailable:
+        if name == "native":
+            raise ConfigError(
+                f'trainer native cannot run this: {unavailable.reason}; use "auto" or "torch"'
+            ) from None
+        logging.getLogger("hiflash").warning(
+            "the compiled trainer cannot run this (%s); torch does, more slowly", unavailable.reason
+        )
+        return lambda: TorchTrainer(make_model, samples, **solver)
+    return lambda: NativeTrainer(make_model, samples, **solver)

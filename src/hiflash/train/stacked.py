@@ -1,0 +1,208 @@
+"""Client tasks of a call trained together: one batched kernel where the reference runs one per client.
+
+Made for GPUs, which a single small model leaves idle. Results equal those of `TorchTrainer` up to
+rounding: batched kernels add up in another order, so which tasks share a call shows in the last bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn import functional
+
+from hiflash.errors import ConfigError
+from hiflash.messages import ClientTask
+from hiflash.seeding import rng
+from hiflash.train.task import TaskResult
+from hiflash.train.torch_trainer import (
+    PROBE_SAMPLES,
+    Samples,
+    TorchTrainer,
+    _crop_and_flip,
+    clip_factor,
+    task_batches,
+)
+
+__all__ = ["StackedTrainer"]
+
+# Constants, not what happens to be free: the same call must always be split, and so rounded, the same way.
+MOST_TASKS = 64
+MEMORY = 4 * 2**30  # bytes that activations and weights of the tasks trained at once may take, roughly
+TOLERANCE = 0.05  # of the norm: far above the rounding of reduced-precision kernels, far below a wrong result
+
+
+class StackedTrainer(TorchTrainer):
+    """Trains many tasks as one. Not thread-safe: every worker has one of its own.
+
+    A model that cannot be stacked (dropout, control flow that depends on values) is a `ConfigError`.
+    """
+
+    name = "stacked"
+    whole_rounds = True
+
+    def __init__(
+        self,
+        make_model: Callable[[], nn.Module],
+        samples: Samples,
+        *,
+        batch: int,
+        mu: float = 0.0,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        clip_norm: float = math.inf,
+        augment: bool = False,
+    ) -> None:
+        solver = {"mu": mu, "momentum": momentum, "weight_decay": weight_decay, "clip_norm": clip_norm}
+        super().__init__(make_model, samples, batch=batch, augment=augment, **solver)
+        module = self.flat.module
+        self._parameters = dict(module.named_parameters())
+        self._statistics = {n: b for n, b in module.named_buffers() if b.is_floating_point()}
+        self._counters = {n: b for n, b in module.named_buffers() if not b.is_floating_point()}
+        self._gradients = vmap(grad_and_value(self._loss, has_aux=True), randomness="error")
+        module.train()
+        start = self.flat.values.clone()
+        probe = torch.arange(PROBE_SAMPLES) % len(samples.x)
+        x, y = samples.x[probe], samples.y[probe]
+        self._coupled = self._couples_samples(x)
+        self.flat.values.copy_(start)
+        saved = self._check(x, y, start)
+        largest = min(batch, max(len(part) for part in samples.parts))
+        task_bytes = saved * largest // PROBE_SAMPLES + 6 * start.nbytes
+        self.at_once = max(1, min(MOST_TASKS, MEMORY // task_bytes))
+
+    def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
+        """Return the results in the order of the tasks."""
+        self.flat.module.train()
+        # The longest first: those that have steps left are then always the first rows of a stack.
+        order = sorted(range(len(tasks)), key=lambda i: -tasks[i].steps)
+        results: dict[int, TaskResult] = {}
+        for first in range(0, len(order), self.at_once):
+            chosen = order[first : first + self.at_once]
+            results.update(zip(chosen, self._train_stack([tasks[i] for i in chosen]), strict=True))
+        return [results[i] for i in range(len(tasks))]
+
+    def _train_stack(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
+        device, trainable = self.samples.x.device, self.flat.trainable
+        models = {id(task.weights): task.weights for task in tasks}  # most often one, sent to the device once
+        place = {key: number for number, key in enumerate(models)}
+        stacked = torch.from_numpy(np.stack(list(models.values()), dtype=np.float32)).to(device)
+        values = stacked[[place[id(task.weights)] for task in tasks]]
+        anchors = values[:, :trainable].clone() if self.mu else None
+        velocity = torch.zeros_like(values[:, :trainable]) if self.momentum else None
+        rates = torch.tensor([task.lr for task in tasks], dtype=torch.float32, device=device)[:, None]
+        losses = torch.zeros(len(tasks), tasks[0].steps, device=device)
+        plans = [task_batches(task, self.samples.parts[task.client], self.batch) for task in tasks]
+        for step in range(tasks[0].steps):
+            batches = [plan[step] for plan in plans if len(plan) > step]
+            for rows in self._groups(batches):
+                x, y, shares = self._stack_batches([tasks[i] for i in rows], [batches[i] for i in rows], step)
+                state, trained = values[rows], values[rows, :trainable]
+                change, loss, statistics = self._step(state, x, y, shares)
+                if self.clip_norm < math.inf:
+                    change.mul_(clip_factor(change, self.clip_norm))
+                if anchors is not None:  # FedProx: u -= eta (g + mu (u - w))
+                    change.add_(trained - anchors[rows], alpha=self.mu)
+                if self.weight_decay:
+                    change.add_(trained, alpha=self.weight_decay).masked_fill_(self.flat.frozen, 0)
+                if velocity is not None:  # as torch.optim.SGD has it, new in every task
+                    velocity[rows] = change.add_(velocity[rows], alpha=self.momentum)
+                values[rows] = torch.cat([trained - rates[rows] * change, statistics], 1)
+                losses[rows, step] = loss
+        sums = losses.cpu().double().sum(1).tolist()
+        return [
+            TaskResult(row.copy(), total / task.steps)
+            for row, total, task in zip(values.cpu().numpy(), sums, tasks, strict=True)
+        ]
+
+    def _groups(self, batches: Sequence[np.ndarray]) -> list[list[int]]:
+        """Return which rows can be trained together: all, unless padding would enter batch statistics."""
+        groups: dict[int, list[int]] = {}
+        for row, batch in enumerate(batches):
+            groups.setdefault(len(batch) if self._coupled else 0, []).append(row)
+        return list(groups.values())
+
+    def _stack_batches(
+        self, tasks: Sequence[ClientTask], batches: Sequence[np.ndarray], step: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return samples, labels and every sample's share in its task's loss, which is 0 for padding."""
+        device, width = self.samples.x.device, max(len(batch) for batch in batches)
+        # Padding repeats a batch's own samples: no value, and so no overflow, that is not there anyway.
+        index = torch.from_numpy(np.stack([np.resize(batch, width) for batch in batches])).to(device)
+        x = self.samples.x[index]
+        if self.augment:
+            for row, (task, batch) in enumerate(zip(tasks, batches, strict=True)):
+                stream = rng(task.seed, "augment", task.client, task.first_step + step)
+                x[row, : len(batch)] = _crop_and_flip(x[row, : len(batch)], stream)
+        sizes = torch.tensor([[len(batch)] for batch in batches], device=device)
+        return x, self.samples.y[index], (torch.arange(width, device=device) < sizes) / sizes
+
+    def _step(self, state: Tensor, x: Tensor, y: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return gradients, losses and new running statistics, a row for each row of `state`."""
+        count, start, buffers = len(state), self.flat.trainable, {}
+        for name, buffer in self._statistics.items():
+            piece = state[:, start : start + buffer.numel()].reshape(count, *buffer.shape)
+            # A copy of its own: vmap's BatchNorm updates in place, and silently does not if this is strided.
+            buffers[name] = piece.clone(memory_format=torch.contiguous_format)
+            start += buffer.numel()
+        for name, buffer in self._counters.items():
+            buffers[name] = buffer.expand(count, *buffer.shape).clone()
+        gradient, (loss, new) = self._gradients(state[:, : self.flat.trainable], buffers, x, y, shares)
+        flat = [new[name].reshape(count, -1) for name in self._statistics]
+        return gradient, loss, torch.cat(flat, 1) if flat else state[:, :0]
+
+    def _loss(
+        self, trained: Tensor, buffers: dict[str, Tensor], x: Tensor, y: Tensor, shares: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return one task's loss and what its buffers became."""
+        state = dict(buffers)
+        # One split, not a slice for each: its backward pass writes the flat gradient once.
+        pieces = torch.split(trained, [parameter.numel() for parameter in self._parameters.values()])
+        for (name, parameter), piece in zip(self._parameters.items(), pieces, strict=True):
+            value = piece.view(parameter.shape)
+            state[name] = value if parameter.requires_grad else value.detach()
+        logits = functional_call(self.flat.module, state, (x,))
+        losses = functional.cross_entropy(logits, y, reduction="none")
+        return (losses * shares).sum(), {name: state[name] for name in self._statistics}
+
+    @torch.no_grad()
+    def _couples_samples(self, x: Tensor) -> bool:
+        """Return whether a sample changes another's output, or statistics that the model keeps.
+
+        A NaN passes every layer, even a weight of 0; only comparisons stop it. Spoils the statistics.
+        """
+        logits = self.flat.module(torch.cat([x[:1], torch.full_like(x[1:], torch.nan)]))
+        seen = logits[0], self.flat.values[self.flat.trainable :]
+        return any(bool(tensor.isnan().any()) for tensor in seen)
+
+    def _check(self, x: Tensor, y: Tensor, start: Tensor) -> int:
+        """Raise if a stacked step is not the ordinary one; return the bytes that this one kept."""
+        flat, saved = self.flat, 0
+
+        def pack(tensor: Tensor) -> Tensor:
+            nonlocal saved
+            if tensor.untyped_storage().data_ptr() != flat.values.untyped_storage().data_ptr():
+                saved += tensor.nbytes
+            return tensor
+
+        flat.gradient.zero_()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            loss = functional.cross_entropy(flat.module(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
+        problem = "its steps come out different"
+        try:
+            shares = torch.full((2, len(x)), 1 / len(x), device=x.device)
+            state, x, y = (torch.stack([tensor, tensor]) for tensor in (start, x, y))
+            gradient, _, statistics = self._step(state, x, y, shares)
+        except RuntimeError as error:
+            problem = str(error).split("\n")[0]
+        else:
+            kept, before = flat.values[flat.trainable :], start[flat.trainable :]
+            pairs = [(gradient, flat.gradient), (statistics - before, kept - before)]
+            if all((a - b).norm(dim=1).max() <= TOLERANCE * b.norm() + 1e-6 for a, b in pairs):
+                return saved
+        raise ConfigError(f'trainer stacked cannot run this model ({problem}); use trainer = "torch"')

@@ -1,0 +1,39 @@
+"""What a trainer is: it turns client tasks into weights, and nothing but the task decides the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hiflash.messages import ClientTask, Weights
+
+__all__ = ["TaskResult", "Trainer", "WorkerTrainer"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskResult:
+    """The weights and the loss that one client task ended with."""
+
+    weights: Weights
+    loss: float
+
+
+class Trainer(Protocol):
+    """Runs client tasks: pure, so that the same task gives the same bits on any worker."""
+
+    def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
+        """Return the results in the order of the tasks."""
+        ...
+
+
+class WorkerTrainer(Trainer, Protocol):
+    """The trainer of one worker, which also tests models."""
+
+    name: str
+    whole_rounds: bool
+    """Whether it is faster to give it all tasks of a round together than one by one."""
+
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
+        """Return the number of right answers and the summed loss on a span of the test set."""
+        ...

@@ -1,0 +1,200 @@
+"""Client tasks run by torch, one model and one thread each: the readable reference trainer."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hiflash.errors import ConfigError
+from hiflash.messages import ClientTask, Weights
+from hiflash.seeding import rng
+from hiflash.train.models import FlatModel
+from hiflash.train.task import TaskResult
+
+__all__ = ["Samples", "TorchTrainer", "clip_factor", "resolve_device", "task_batches"]
+
+EVALUATION_BATCH = 500
+PROBE_SAMPLES = 4
+
+_drawing = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The data as normalised tensors that all workers share; `parts` says who has which training sample."""
+
+    x: Tensor
+    y: Tensor
+    parts: list[np.ndarray]
+    x_test: Tensor
+    y_test: Tensor
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device to train on; `auto` is a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f'device {name} is not available here; use "auto" or "cpu"')
+    return torch.device(name)
+
+
+def task_batches(task: ClientTask, part: np.ndarray, batch: int) -> list[np.ndarray]:
+    """Return the samples of every step of a task: epochs are permutations, the short last batch is used."""
+    per_epoch = math.ceil(len(part) / batch)
+    batches: list[np.ndarray] = []
+    drawn, order = -1, part
+    for step in range(task.first_step, task.first_step + task.steps):
+        epoch, position = divmod(step, per_epoch)
+        if epoch != drawn:
+            drawn, order = epoch, part[rng(task.seed, "client", task.client, epoch).permutation(len(part))]
+        batches.append(order[position * batch : (position + 1) * batch])
+    return batches
+
+
+def clip_factor(gradient: Tensor, clip_norm: float) -> Tensor:
+    """Return what brings each gradient's norm to at most `clip_norm`, as torch's `clip_grad_norm_` has it.
+
+    It is for the gradient of the loss: the proximal term and weight decay come behind it. Of a NaN it is
+    NaN, so that one stays visible.
+    """
+    norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+    return torch.clamp(clip_norm / (norm + 1e-6), max=1.0)
+
+
+class TorchTrainer:
+    """Trains and evaluates with autograd. Not thread-safe: every worker has one of its own."""
+
+    name = "torch"
+    whole_rounds = False
+
+    def __init__(
+        self,
+        make_model: Callable[[], nn.Module],
+        samples: Samples,
+        *,
+        batch: int,
+        mu: float = 0.0,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        clip_norm: float = math.inf,
+        augment: bool = False,
+    ) -> None:
+        self.samples = samples
+        self.batch = batch
+        self.mu = mu
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
+        self.augment = augment
+        self.flat = FlatModel(make_model(), samples.x.device)
+        self._draws = self._probe()
+
+    def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
+        """Return the results in the order of the tasks."""
+        return [self._train(task) for task in tasks]
+
+    @torch.inference_mode()
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
+        """Return the number of right answers and the summed loss on a span of the test set."""
+        self.flat.load(weights)
+        self.flat.module.eval()
+        right, loss = 0, 0.0
+        for first in range(start, stop, EVALUATION_BATCH):
+            span = slice(first, min(first + EVALUATION_BATCH, stop))
+            logits, labels = self.flat.module(self.samples.x_test[span]), self.samples.y_test[span]
+            right += int((logits.argmax(1) == labels).sum())
+            loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
+        return right, loss
+
+    def _train(self, task: ClientTask) -> TaskResult:
+        flat, part = self.flat, self.samples.parts[task.client]
+        flat.load(task.weights)
+        flat.module.train()
+        trained = flat.values[: flat.trainable]
+        anchor = trained.clone() if self.mu else None
+        velocity: Tensor | None = None
+        loss_sum = 0.0
+        for number, batch in enumerate(task_batches(task, part, self.batch)):
+            index = torch.from_numpy(batch)
+            x = self.samples.x[index]
+            if self.augment:
+                x = _crop_and_flip(x, rng(task.seed, "augment", task.client, task.first_step + number))
+            flat.gradient.zero_()
+            logits = self._forward(x, task, task.first_step + number)
+            loss = functional.cross_entropy(logits, self.samples.y[index])
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
+            loss_sum += loss.item()
+            if self.clip_norm < math.inf:
+                flat.gradient.mul_(clip_factor(flat.gradient, self.clip_norm))
+            if anchor is not None:  # FedProx: u -= eta (g + mu (u - w))
+                flat.gradient.add_(trained - anchor, alpha=self.mu)
+            if self.weight_decay:
+                flat.gradient.add_(trained, alpha=self.weight_decay).masked_fill_(flat.frozen, 0)
+            if self.momentum:  # as torch.optim.SGD has it, new in every task
+                velocity = (
+                    flat.gradient.clone()
+                    if velocity is None
+                    else velocity.mul_(self.momentum).add_(flat.gradient)
+                )
+            trained.add_(flat.gradient if velocity is None else velocity, alpha=-task.lr)
+        return TaskResult(flat.weights(), loss_sum / task.steps)
+
+    def _forward(self, x: Tensor, task: ClientTask, step: int) -> Tensor:
+        """Return the logits. A model that draws random numbers draws those of the task's step."""
+        if not self._draws:
+            return self.flat.module(x)  # type: ignore[no-any-return]
+        seed = int(rng(task.seed, "layers", task.client, step).integers(2**63))
+        # All threads share torch's generator: nobody else may draw from it meanwhile.
+        with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            torch.manual_seed(seed)
+            return self.flat.module(x)  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def _probe(self) -> bool:
+        """Return whether the model draws random numbers when it trains; raise if it does not fit the data."""
+        x, classes = self.samples.x, 1 + max(int(y.max()) for y in (self.samples.y, self.samples.y_test))
+        start = self.flat.weights()
+        self.flat.module.train()
+        try:
+            with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+                before = _generator_state(x.device)
+                logits = self.flat.module(x[torch.arange(PROBE_SAMPLES) % len(x)])
+                draws = not torch.equal(before, _generator_state(x.device))
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            problem = str(error).split("\n")[0]
+            raise ConfigError(
+                f"the model cannot run samples of shape {tuple(x.shape[1:])}: {problem}"
+            ) from error
+        if logits.ndim != 2 or logits.shape[1] < classes:
+            got = tuple(logits.shape[1:])
+            raise ConfigError(
+                f"the model gives {got} for a sample, and should one number for each of {classes} classes"
+            )
+        self.flat.load(start)
+        return draws
+
+
+def _generator_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _crop_and_flip(x: Tensor, stream: np.random.Generator, pad: int = 4) -> Tensor:
+    """Return every image shifted by up to `pad` pixels in each direction, half of them mirrored."""
+    count, _, height, width = x.shape
+    top, left = stream.integers(2 * pad + 1, size=(2, count))
+    mirror = stream.random(count) < 0.5
+    columns = left[:, None] + np.where(mirror[:, None], np.arange(width)[::-1], np.arange(width))
+    rows = top[:, None] + np.arange(height)
+    padded = functional.pad(x, (pad, pad, pad, pad))
+    which = torch.arange(count)[:, None, None]
+    # Indexing by (sample, row, column) around the channel axis puts that axis last.
+    moved = padded[which, :, torch.from_numpy(rows)[:, :, None], torch.from_numpy(columns)[:, None, :]]
+    return moved.permute(0, 3, 1, 2).contiguous()

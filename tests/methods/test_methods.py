@@ -1,0 +1,166 @@
+"""Every method as a whole: the equalities that hold between them, and that each survives a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hiflash
+from hiflash.errors import ConfigError, Paused
+from hiflash.methods.recipes import METHODS
+from hiflash.sim.federation import build
+from tiny import TINY, make_tiny_data, make_tiny_model
+
+Run = Callable[..., hiflash.Result]
+
+SOME: dict[str, dict[str, Any]] = {
+    "fedavg": {},
+    "fedprox": {},
+    "tifl": {"cloud.tiers": 3, "cloud.participants": 2, "cloud.tier_interval": 4},
+    "fedasync": {"cloud.concurrency": 4},
+    "fedbuff": {"cloud.concurrency": 4, "cloud.buffer": 3},
+    "fedat": {},
+    "hierfavg": {},
+    "hifl": {},
+    "hiflash": {},
+}
+
+
+def test_every_federated_method_is_tried_here() -> None:
+    assert set(SOME) == set(METHODS) - {"centralized"}
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize("method", SOME)
+def test_a_paused_run_ends_like_one_that_was_not(
+    method: str, run_tiny: Run, resume_tiny: Run, tmp_path: Path
+) -> None:
+    whole = run_tiny(method, **SOME[method])
+    asked = iter(range(10**6))
+    with pytest.raises(Paused):
+        run_tiny(method, directory=tmp_path / "run", pause=lambda: next(asked) > 90, **SOME[method])
+    resumed = resume_tiny(tmp_path / "run", workers=2)
+    left, right = whole.to_dict(), resumed.to_dict()
+    for name in ("wall_s", "name"):
+        left.pop(name), right.pop(name)
+    assert left == right
+    assert whole.communications == 60
+
+
+def test_fedat_with_one_tier_is_fedprox(run_tiny: Run) -> None:
+    fedprox = run_tiny("fedprox", **{"client.mu": 0.4, "cloud.participants": 12, "stop.communications": 120})
+    fedat = run_tiny("fedat", **{"federation.edges": 1, "stop.communications": 10})
+    assert fedat.version == fedprox.version == 10
+    assert fedat.digest == fedprox.digest
+
+
+def test_exponential_without_penalty_is_fedasync_constant(run_tiny: Run) -> None:
+    constant = run_tiny("fedasync", **{"cloud.weighting": "constant"})
+    exponential = run_tiny("fedasync", **{"cloud.weighting": "exponential", "cloud.penalty": 1.0})
+    assert constant.digest == exponential.digest
+    assert constant.digest != run_tiny("fedasync").digest
+
+
+def test_a_buffer_of_one_is_delta_mixing(run_tiny: Run) -> None:
+    common = {"cloud.concurrency": 4, "cloud.alpha": 1.0}
+    buffered = run_tiny("fedbuff", **common, **{"cloud.buffer": 1})
+    delta = run_tiny("fedbuff", **common, **{"cloud.mixing": "delta"})
+    assert buffered.version == delta.version == buffered.communications - buffered.discarded
+    np.testing.assert_allclose(buffered.weights, delta.weights, atol=1e-6)
+
+
+def test_tifl_with_one_tier_is_fedavg(run_tiny: Run) -> None:
+    tifl = run_tiny("tifl", **{"cloud.tiers": 1})
+    assert tifl.version == run_tiny("fedavg").version
+    everyone = {"cloud.participants": 12, "stop.communications": 120}
+    assert run_tiny("tifl", **{"cloud.tiers": 1}, **everyone).digest == run_tiny("fedavg", **everyone).digest
+
+
+def test_fedbuffs_leftover_buffer_is_wasted(run_tiny: Run) -> None:
+    # 60 uploads, none too old, in tens of 7: 8 flushes, 4 left over; 3 steps each
+    settings = {"cloud.buffer": 7, "cloud.threshold": "inf", "stop.communications": 60}
+    result = run_tiny("fedbuff", **settings)
+    assert (result.communications, result.version) == (60, 60 // 7)
+    assert sum(result.applied_per_edge) == 7 * 8
+    assert result.wasted_client_steps == 3 * 4
+    assert sum(result.staleness["histogram"].values()) == 7 * 8
+
+
+def test_fedasync_keeps_ten_clients_busy(run_tiny: Run) -> None:
+    result = run_tiny("fedasync", **{"cloud.threshold": "inf", "cloud.concurrency": 3})
+    # three run at a time, so an upload is as old as the other two make it, or a little older
+    assert 1.5 < result.staleness["mean"] < 2.5
+    assert result.discarded == 0
+
+
+def test_fedat_weights_slow_tiers_by_the_counts_of_fast_ones(run_tiny: Run) -> None:
+    result = run_tiny("fedat", **{"cloud.threshold": "inf", "wan": "off", "resources.slot_s": 1e-4})
+    counts = result.applied_per_edge
+    assert counts[0] > counts[-1] > 0  # tier 0 is the fastest
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("fedasync", {"federation.flat": False, "federation.association": "latency"}),
+        ("fedat", {"cloud.mixing": "delta", "cloud.alpha": 1.0}),
+        ("hifl", {"client.mu": 0.1}),
+        ("hifl", {"cloud.mixing": "buffer", "cloud.buffer": 2}),
+        ("hifl", {"cloud.weighting": "hinge"}),
+        ("hifl", {"cloud.threshold": "parallel", "cloud.enforce": "discard"}),
+        ("hifl", {"cloud.threshold": "latency"}),
+        ("hifl", {"cloud.threshold": "skip_slowest", "cloud.skipped": 1}),
+        ("hifl", {"cloud.concurrency": 2}),
+        ("hierfavg", {"cloud.selection": "tiers", "cloud.tiers": 2}),
+    ],
+)
+def test_parts_mix_freely(method: str, settings: dict[str, Any], run_tiny: Run) -> None:
+    result = run_tiny(method, **settings)
+    assert result.communications == 60
+    assert result.accuracy is not None
+    assert result.accuracy > 0.3  # four classes: chance is a quarter
+
+
+def test_skipping_the_slowest_leaves_them_out(run_tiny: Run) -> None:
+    result = run_tiny("hifl", **{"cloud.threshold": "skip_slowest", "cloud.skipped": 2})
+    assert sorted(result.applied_per_edge)[:2] in ([0, 0], [0, 1], [1, 1])
+    assert result.refused > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"method": "fedat", "cloud.alpha": 0.5}, "cloud.alpha is for cloud.mixing"),
+        ({"method": "fedasync", "cloud.penalty": 0.9}, "cloud.penalty is for cloud.weighting"),
+        ({"method": "hifl", "cloud.buffer": 3}, 'cloud.buffer is for cloud.mixing = "buffer"'),
+        ({"method": "hifl", "cloud.parallelism": 2}, 'is for cloud.threshold = "parallel"'),
+        ({"method": "fedavg", "cloud.tiers": 2}, 'is for cloud.selection = "tiers"'),
+        ({"method": "tifl", "cloud.tiers": 101}, "must not exceed federation.clients (100)"),
+        ({"method": "hifl", "cloud.threshold": "skip_slowest", "cloud.skipped": 10}, "must be less than"),
+        ({"method": "fedavg", "federation.association": "latency"}, "needs edges, and fedavg has none"),
+        ({"method": "hifl", "cloud.mixing": "nonsense"}, "cloud.mixing must be"),
+        ({"method": "nonsense"}, "method must be"),
+        ({"method": "fedat", "federation.association": "random"}, 'needs federation.association = "latency"'),
+        ({"method": "fedasync", "cloud.mixing": "tiers"}, "and edges"),
+        ({"resources.fluctuation_rho": 0.5}, 'is for resources.fluctuation = "on"'),
+    ],
+)
+def test_a_setting_that_would_do_nothing_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        hiflash.Config(**settings)
+    assert said in str(caught.value)
+
+
+def test_costs_of_all_methods_have_the_same_unit() -> None:
+    """A task of a client costs the same to compute, and a second of sending, whatever the association."""
+    units = set()
+    for method in ("fedavg", "fedat", "hifl", "hiflash"):
+        federation = build(hiflash.Config(method=method, **{**TINY, "data.name": "own", "model.name": "own"}),
+                           make_tiny_data(), make_tiny_model)  # fmt: skip
+        units.add(federation.engine(lambda *_: None).world.cost_unit_s)
+        federation.close()
+    assert len(units) == 1

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from hiflash.sim.session import Session
+
+
+class Scripted:
+    """An engine whose model's accuracy is given for every communication."""
+
+    def __init__(self, accuracies: list[float]) -> None:
+        self.accuracies = accuracies
+        self.communications = 0
+        self.version = 0
+
+    @property
+    def weights(self) -> Any:
+        return np.float32([self.accuracies[self.communications - 1] if self.communications else 0.0])
+
+    def start(self) -> None: ...
+
+    def step(self) -> None:
+        self.communications += 1
+        self.version += 1
+
+    def evaluations_due(self, every: int) -> int:
+        return self.communications // every
+
+    def used(self) -> dict[str, float]:
+        return {"budget": self.communications / len(self.accuracies)}
+
+    def totals(self) -> dict[str, Any]:
+        names = ("client_steps", "wan_bytes", "virtual_s", "total_cost", "lan_bytes")
+        return {"communications": self.communications, **dict.fromkeys(names, 10 * self.communications)}
+
+    def figures(self) -> dict[str, Any]:
+        return {"staleness": {"mean": 0.0}}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Any) -> None: ...
+
+
+def session(accuracies: list[float], every: int = 1, target: float | None = None) -> Session:
+    return Session(
+        Scripted(accuracies),
+        lambda weights: (round(float(weights[0]), 3), 0.5),
+        every=every,
+        target=target,
+        log=lambda now, kind, row: None,
+        progress=lambda status: None,
+        checkpoint=lambda state: None,
+        checkpoint_s=1e9,
+        pause=lambda: False,
+    )
+
+
+def test_evaluations_happen_at_multiples_and_at_the_end() -> None:
+    run = session([0.1] * 25, every=10)
+    assert run.run() == "budget used up"
+    assert [row["communications"] for row in run.evaluations] == [10, 20, 25]
+
+
+def test_a_target_counts_at_the_first_evaluation_at_or_above_it() -> None:
+    run = session([0.1, 0.7, 0.75, 0.6, 0.9, 0.9])
+    run.run()
+    found = {goal: where and where["communications"] for goal, where in run.targets.items()}
+    assert found == {"0.7": 2, "0.8": 5, "0.85": 5, "0.9": 5, "0.95": None}
+
+
+def test_a_stable_target_needs_the_mean_of_five_evaluations() -> None:
+    # Means of the last five from the fifth on: 0.72, 0.76, 0.798, 0.8.
+    run = session([0.4, 0.8, 0.8, 0.8, 0.8, 0.6, 0.99, 0.81])
+    run.run()
+    stable = {goal: where and where["communications"] for goal, where in run.targets_stable.items()}
+    assert stable["0.7"] == 5
+    assert stable["0.8"] == 8
+    assert stable["0.85"] is None
+
+
+def test_a_run_stops_at_its_own_target() -> None:
+    run = session([0.1, 0.33, 0.5, 0.9], target=0.33)
+    assert run.run() == "target 0.33 reached"
+    assert run.evaluations[-1]["communications"] == 2
+    assert run.targets["0.33"] == {
+        "communications": 2, "client_steps": 20, "virtual_s": 20, "wan_bytes": 20, "total_cost": 20,
+    }  # fmt: skip
+
+
+def test_a_loss_that_is_no_number_is_null() -> None:
+    run = session([0.1])
+    run.evaluate = lambda weights: (0.1, float("nan"))
+    run.run()
+    assert run.evaluations[-1]["loss"] is None
+    assert "NaN" not in json.dumps(run.evaluations)
+
+
+def test_a_model_that_did_not_change_is_not_tested_again() -> None:
+    tested = []
+    run = session([0.1] * 4)
+    run.evaluate = lambda weights: (tested.append(1) or 0.1, 0.0)  # type: ignore[func-returns-value]
+    engine: Any = run.engine
+
+    def step() -> None:
+        engine.communications += 1  # an upload arrived and was refused
+
+    engine.step = step
+    run.run()
+    assert len(run.evaluations) == 4
+    assert len(tested) == 1

@@ -1,0 +1,47 @@
+"""The simulated world: how long rounds take while resources fluctuate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hiflash.core.edge import ClientPlan, Edge
+from hiflash.execute.executor import promise
+from hiflash.sim.world import Timeline, World
+
+
+def world() -> World:
+    return World(
+        compute_s=np.array([0.125, 0.25]),
+        send_s=np.array([0.5, 0.25]),
+        cost_unit_s=(1.0, 1.0),
+        clusters=[[0, 1]],
+        links=None,
+        model_bytes=1024,
+        seed=0,
+        fluctuation=(0.9, 0.3),
+    )
+
+
+def edge_of(made: World) -> Edge:
+    plans = {client: ClientPlan(10, 1, 0.1, 1.0, 1) for client in (0, 1)}
+    return Edge(0, plans, edge_rounds=[1], redraw="setup", clients_per_round=None,
+                estimates=made.estimates(0, None), aggregate=promise, seed=0)  # fmt: skip
+
+
+def test_rounds_of_one_second_are_alike_and_those_of_the_next_are_not() -> None:
+    made = world()
+    edge = edge_of(made)
+
+    def lasts_s(now: float) -> float:
+        return made.timeline(edge, 1, now).arrives_at - now
+
+    assert abs(lasts_s(3.0) - lasts_s(3.75)) < 1e-12
+    assert abs(lasts_s(3.0) - lasts_s(4.0)) > 1e-3
+
+
+def test_what_a_round_takes_does_not_depend_on_what_was_asked_before() -> None:
+    asked = world()
+    edge = edge_of(asked)
+    seen: list[Timeline] = [asked.timeline(edge, 1, now) for now in (3.0, 3.5, 4.0, 4.5)]
+    assert seen[1] == world().timeline(edge, 1, 3.5)
+    assert seen[3] == world().timeline(edge, 1, 4.5)

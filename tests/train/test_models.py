@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hiflash.errors import ConfigError
+from hiflash.train.models import MODELS, FlatModel, build_model, initial_weights
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "parameters"),
+    [
+        ("lenet", (1, 28, 28), 10, 21_840),
+        ("femnist_cnn", (1, 28, 28), 62, 214_590),
+        ("resnet", (3, 32, 32), 10, 3_504_554),
+        ("resnet18", (3, 32, 32), 10, 11_173_962),
+    ],
+)
+def test_models_have_the_published_parameter_counts(
+    name: str, shape: tuple[int, ...], classes: int, parameters: int
+) -> None:
+    model = build_model(name, shape, classes)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert model(torch.zeros(2, *shape)).shape == (2, classes)
+
+
+def test_a_model_that_does_not_fit_the_data_is_explained() -> None:
+    with pytest.raises(ConfigError, match=r"lenet does not take samples of shape \(3, 32, 32\)"):
+        build_model("lenet", (3, 32, 32), 10)
+
+
+def test_initial_weights_depend_on_the_seed_alone() -> None:
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    first, spec, trainable = initial_weights(MODELS["lenet"], 3)
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert np.array_equal(first, initial_weights(MODELS["lenet"], 3)[0])
+    assert not np.array_equal(first, initial_weights(MODELS["lenet"], 4)[0])
+    assert spec.size == first.size == trainable == 21_840
+
+
+def test_running_statistics_come_after_the_parameters_and_counters_are_left_out() -> None:
+    flat = FlatModel(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), CPU)
+    assert [name for name, _ in flat.spec.tensors] == [
+        "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
+    ]  # fmt: skip
+    assert flat.trainable == 6 + 3 + 3 + 3
+    assert flat.spec.size == flat.trainable + 6
+
+
+def test_module_and_vector_share_their_values() -> None:
+    module = nn.Linear(2, 1)
+    flat = FlatModel(module, CPU)
+    flat.load(np.float32([1, 2, 3]))
+    assert module(torch.tensor([[10.0, 100.0]])).item() == 213  # 1 * 10 + 2 * 100 + 3
+    module.bias.data.fill_(7)
+    assert flat.weights().tolist() == [1, 2, 7]
