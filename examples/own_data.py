@@ -20,7 +20,7 @@ def main() -> None:
         seeds=1,
         data=data,
         model=nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2)),
-        parts=np.array_split(by_angle, 12),
+        indices=np.array_split(by_angle, 12),
         federation={"clients": 12, "edges": 3},
         client={"lr": 0.1, "local_steps": 10},
         stop={"target": 0.95, "communications": 1000},

@@ -81,7 +81,7 @@ def one_node(folder: Path) -> None:
     dropped()
     connection.close()
     wait_until_alone()
-    expect(RunError, "cannot use Ray at ray.address auto", run, engine="ray", **{"ray.address": "auto"})
+    expect(RunError, "cannot use Ray at ray.address auto", run, executor="ray", **{"ray.address": "auto"})
 
 
 def killed(folder: Path) -> None:
@@ -105,7 +105,7 @@ def killed(folder: Path) -> None:
     killer.start()
     plain = run(trainer="torch", directory=folder / "plain")
     disturbed = run(
-        partial(Waiting, marker), trainer="torch", engine="ray", directory=folder / "disturbed", pause=look
+        partial(Waiting, marker), trainer="torch", executor="ray", directory=folder / "disturbed", pause=look
     )
     killer.join(timeout=1)
     assert victims
@@ -121,7 +121,7 @@ def same(folder: Path) -> None:
     local = run(directory=folder / "local")
     assert local.trainer == "native"
     assert_same_run(local, run(directory=folder / "alone", workers=1))
-    assert_same_run(local, run(directory=folder / "ray", engine="ray"))
+    assert_same_run(local, run(directory=folder / "ray", executor="ray"))
     for variant in (
         {"cloud.enforce": "cancel", "cloud.threshold": 1},
         {"method": "hierfavg", "edge.clients_per_round": 2},
@@ -129,7 +129,7 @@ def same(folder: Path) -> None:
     ):
         name = "-".join(map(str, variant.values()))
         one = run(directory=folder / f"{name}-local", **variant)
-        assert_same_run(one, run(directory=folder / f"{name}-ray", engine="ray", **variant))
+        assert_same_run(one, run(directory=folder / f"{name}-ray", executor="ray", **variant))
     save_agent(folder / "agent.safetensors", make_agent(q_network("paper", 4, 8, seed=0), 8, {}))
     learned = {"cloud.threshold": "agent", "cloud.agent": str(folder / "agent.safetensors")}
     for name, model, settings in (
@@ -138,16 +138,16 @@ def same(folder: Path) -> None:
         ("learned", make_tiny_model, learned | {"cloud.temperature": 1.0}),
     ):
         one = run(model, directory=folder / f"{name}-local", **settings)
-        assert_same_run(one, run(model, directory=folder / f"{name}-ray", engine="ray", **settings))
-    assert_same_run(local, run(directory=folder / "module", engine="ray", model=seeded_module()))
+        assert_same_run(one, run(model, directory=folder / f"{name}-ray", executor="ray", **settings))
+    assert_same_run(local, run(directory=folder / "module", executor="ray", model=seeded_module()))
 
-    path, engines = folder / "pieces", ["ray", "local", "ray"]
+    path, executors = folder / "pieces", ["ray", "local", "ray"]
     with suppress(Paused):
-        run(directory=path, engine=engines[0], pause=pause_after(40))
+        run(directory=path, executor=executors[0], pause=pause_after(40))
     for number in range(1, 50):
         try:
             resumed = hiflash.resume(
-                path, engine=engines[number % 3], data=DATA, model=make_tiny_model, pause=pause_after(60)
+                path, executor=executors[number % 3], data=DATA, model=make_tiny_model, pause=pause_after(60)
             )
             break
         except Paused:
@@ -161,7 +161,7 @@ def dropped() -> None:
     config = Config(**TINY, data={"name": "own"}, model={"name": "own"})
     local = build(config, DATA, make_tiny_model)
     base = local.initial
-    ray = build(config.with_settings({"engine": "ray"}), DATA, make_tiny_model)
+    ray = build(config.with_settings({"executor": "ray"}), DATA, make_tiny_model)
     bad = np.full_like(base, np.nan)
     for pool in (local.pool, ray.pool):
         for _ in range(2):  # while the workers start, and when they run
@@ -206,7 +206,7 @@ def dropped() -> None:
     assert ray.pool.result(103, 0) is not None
     for pool in (local.pool, ray.pool):
         pool.close()
-    expect(ConfigError, "cannot be sent", run, Unsendable(), engine="ray", trainer="torch")
+    expect(ConfigError, "cannot be sent", run, Unsendable(), executor="ray", trainer="torch")
 
 
 def two_nodes(folder: Path) -> None:
@@ -225,7 +225,7 @@ def two_nodes(folder: Path) -> None:
         patch.setenv("RAY_AUTH_MODE", "disabled")  # these nodes find no token
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         cluster.add_node(num_cpus=1)
-        there = {"engine": "ray", "ray.address": cluster.address}
+        there = {"executor": "ray", "ray.address": cluster.address}
         spread = run(model, directory=folder / "spread", **there, **few)
         on_ray = compare(**there, **settings).results
         cluster.shutdown()
@@ -238,7 +238,7 @@ def comparison(folder: Path) -> None:
     """Show that the cells of a comparison share one Ray, from processes of their own."""
     common: dict[str, Any] = {"methods": ["fedavg", "hifl"], "seeds": 1, **SMALL}
     local = [result.digest for result in compare(**common).results]
-    apart = compare(directory=folder / "apart", processes=2, engine="ray", workers=1, **common)
+    apart = compare(directory=folder / "apart", processes=2, executor="ray", workers=1, **common)
     assert [result.digest for result in apart.results] == local
     assert 'address = "local"' in (apart.results[1].path / "config.toml").read_text()
 

@@ -192,3 +192,9 @@ def test_random_thresholds_replace_others_with_all_that_belongs_to_them(threshol
     rest = {"method": "hiflash", "client": {"lr": 0.05}}
     replaced = Config(**rest, cloud={"alpha": 0.5, **thresholds}).with_random_thresholds()
     assert replaced == Config(**rest, cloud={"alpha": 0.5, "threshold": "random"})
+
+
+@pytest.mark.parametrize(("old", "new"), [("engine", "executor"), ("parts", "indices")])
+def test_a_renamed_key_is_an_error_that_gives_its_new_name(old, new):
+    with pytest.raises(ConfigError, match=f"unknown key {old}; it is called {new} now"):
+        Config(**{old: "ray"})

@@ -15,7 +15,7 @@ from hiflash.control.train import Training, TrainingSettings
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.store.agent_file import load_agent
 from hiflash.study import policies as evaluation
-from hiflash.study.calibrate import plan
+from hiflash.study.calibrate import calibration_cells
 
 QUICK = Surrogate(-1.5, 1.1, 0.5, 0.02, 0.4, 0.1, 0.1, 0.5)
 SMALL = {"federation.clients": 20, "federation.edges": 4, "cloud.threshold_max": 3, "method": "hiflash"}
@@ -259,7 +259,7 @@ def test_a_file_is_the_same_federation_for_calibrating_training_and_the_environm
 
     monkeypatch.setattr("hiflash.control.train.Training", note)
     assert main(["train-agent", str(file), "--runs", str(tmp_path), "--client.lr", "0.05"]) == 2
-    wanted = plan(file, settings={"client.lr": 0.05}, fit_seeds=[0])[0].config
+    wanted = calibration_cells(file, settings={"client.lr": 0.05}, fit_seeds=[0])[0].config
     assert seen[0].with_settings({"cloud.threshold": "random"}) == wanted
     own = StalenessEnv(file, surrogate=QUICK).config
     assert own == wanted.with_settings({"client.lr": Config().client.lr})

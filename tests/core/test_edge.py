@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hiflash.core.aggregation import Rule, combine_clients
-from hiflash.core.edge import ClientPlan, Edge, Estimates
+from hiflash.core.edge import Edge, Estimates, Workload
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -34,16 +34,16 @@ def f32(*values: float) -> np.ndarray:
     return np.array(values, dtype=np.float32)
 
 
-def plan(
+def workload(
     examples: int = 10, steps: int = 3, lr: float = 0.5, decay: float = 0.5, every: int = 100
-) -> ClientPlan:
-    return ClientPlan(examples, steps, lr, decay, every)
+) -> Workload:
+    return Workload(examples, steps, lr, decay, every)
 
 
-def make(clients=(2, 5, 9), *, rounds=(1,), plans=None, **options) -> Edge:
+def make(clients=(2, 5, 9), *, rounds=(1,), workloads=None, **options) -> Edge:
     options = {"redraw": "setup", "clients_per_round": None, "aggregate": combine_clients} | options
-    plans = plans or {client: plan() for client in clients}
-    return Edge(1, plans, edge_rounds=rounds, estimates=MEANS, seed=4, **options)
+    workloads = workloads or {client: workload() for client in clients}
+    return Edge(1, workloads, edge_rounds=rounds, estimates=MEANS, seed=4, **options)
 
 
 def grant(edge: Edge, lease_id: int = 1, weights=None, now: float = 0.0) -> Grant:
@@ -108,7 +108,7 @@ def test_h_rounds_build_on_each_other(rounds):
 
 
 def test_clients_are_averaged_by_their_samples():
-    edge = make(plans={0: plan(examples=30), 1: plan(examples=10)})
+    edge = make(workloads={0: workload(examples=30), 1: workload(examples=10)})
     opened = begin(edge)
     edge.handle(answer(opened, 0, 8, 0, examples=30))
     (sent,) = edge.handle(answer(opened, 1, 0, 8, examples=10))
@@ -133,7 +133,7 @@ def test_a_client_goes_on_counting_its_steps_over_rounds_and_leases():
 
 def test_the_learning_rate_decays_with_the_clients_own_steps_and_is_fixed_within_a_task():
     # 40 steps per task from 0: first steps 0, 40, 80, 120, 160, 200; 80 // 100 = 0 although 80 + 40 > 100
-    edge = make(plans={0: plan(steps=40, lr=0.5, decay=0.5, every=100)}, rounds=[6])
+    edge = make(workloads={0: workload(steps=40, lr=0.5, decay=0.5, every=100)}, rounds=[6])
     rates, effects = [], [begin(edge)]
     while isinstance(effects[0], Round):
         rates.append(effects[0].tasks[0].lr)
@@ -143,8 +143,8 @@ def test_the_learning_rate_decays_with_the_clients_own_steps_and_is_fixed_within
 
 def test_learning_rate_of_the_papers_constants():
     # 250 // 100 = 2: 0.01 * 0.99^2 = 0.009801
-    assert ClientPlan(600, 3, 0.01, 0.99, 100).rate(250) == pytest.approx(0.009801, rel=1e-12)
-    assert ClientPlan(600, 3, 0.01, 0.99, 100).rate(99) == 0.01
+    assert Workload(600, 3, 0.01, 0.99, 100).rate(250) == pytest.approx(0.009801, rel=1e-12)
+    assert Workload(600, 3, 0.01, 0.99, 100).rate(99) == 0.01
 
 
 def test_steps_count_when_a_task_is_issued_whether_or_not_its_result_is_used():
@@ -185,8 +185,8 @@ def test_all_clients_take_part_when_as_many_are_asked_for(per_round):
 
 
 def test_upload_examples_are_those_of_every_client_that_took_part_in_some_round():
-    plans = {client: plan(examples=2**client) for client in range(8)}
-    edge = make(plans=plans, clients_per_round=2, rounds=[3])
+    workloads = {client: workload(examples=2**client) for client in range(8)}
+    edge = make(workloads=workloads, clients_per_round=2, rounds=[3])
     effects, took_part = [begin(edge)], set()
     while isinstance(effects[0], Round):
         (opened,) = effects
@@ -206,7 +206,9 @@ def test_a_round_closes_with_a_quorum_and_is_abandoned_below(quorum):
     values = [1.0, 2.0, 4.0, 8.0, 16.0]
     counts = [8, 4, 2, 1, 1]
     for dropped in itertools.chain.from_iterable(itertools.combinations(range(5), n) for n in range(6)):
-        edge = make(plans={k: plan(examples=counts[k]) for k in range(5)}, quorum=quorum, deadline_s=10.0)
+        edge = make(
+            workloads={k: workload(examples=counts[k]) for k in range(5)}, quorum=quorum, deadline_s=10.0
+        )
         opened = begin(edge)
         kept = [k for k in range(5) if k not in dropped]
         effects = []
@@ -232,7 +234,7 @@ def test_a_round_closes_with_a_quorum_and_is_abandoned_below(quorum):
 def test_a_rule_that_needs_more_clients_than_the_quorum_gets_them_or_the_round_is_abandoned():
     for answers in range(1, 6):
         edge = make(
-            plans={k: plan() for k in range(5)},
+            workloads={k: workload() for k in range(5)},
             aggregate=partial(combine_clients, rule=Rule("krum")),
             quorum=0.2,
             least=Rule("krum").least,  # 3, though one of five would be a quorum
@@ -246,7 +248,7 @@ def test_a_rule_that_needs_more_clients_than_the_quorum_gets_them_or_the_round_i
 
 
 def test_examples_of_clients_whose_models_are_not_finite_are_not_claimed():
-    edge = make(plans={0: plan(examples=30), 1: plan(examples=12)}, quorum=0.5)
+    edge = make(workloads={0: workload(examples=30), 1: workload(examples=12)}, quorum=0.5)
     opened = begin(edge)
     edge.handle(answer(opened, 0, float("nan"), 0, examples=30))
     (sent,) = edge.handle(answer(opened, 1, 4, 8, examples=12))
@@ -490,7 +492,7 @@ def test_the_verdict_on_a_lease_that_ended_while_it_ran_says_nothing_about_the_w
 def test_an_edge_draws_its_rounds_at_set_up_and_keeps_them():
     rounds = set()
     for index in range(40):
-        edge = Edge(index, {0: plan()}, edge_rounds=[1, 2, 3], redraw="setup", clients_per_round=None,
+        edge = Edge(index, {0: workload()}, edge_rounds=[1, 2, 3], redraw="setup", clients_per_round=None,
                     estimates=MEANS, aggregate=combine_clients, seed=0)  # fmt: skip
         drawn = edge.rounds
         edge.check_in(0.0)
@@ -562,7 +564,7 @@ def test_a_snapshot_of_an_edge_stays_as_it_was_when_the_edge_goes_on():
 
 
 def test_an_edge_declares_the_samples_of_its_whole_cluster():
-    assert make(plans={0: plan(examples=30), 1: plan(examples=12)}).examples == 42
+    assert make(workloads={0: workload(examples=30), 1: workload(examples=12)}).examples == 42
 
 
 def test_an_edge_without_a_deadline_waits_for_ever():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hiflash.core.aggregation import combine_clients
-from hiflash.core.edge import ClientPlan, Edge, Estimates
+from hiflash.core.edge import Edge, Estimates, Workload
 from hiflash.core.selection import UniformSelection
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ProtocolError
@@ -14,14 +14,14 @@ WEIGHTS = np.zeros(2, dtype=np.float32)
 COSTS = EdgeCosts(compute_s=1.0, send_s=1.0, down_s=1.0, train_s=8.0, up_s=1.0)
 
 
-def plan(examples: int = 10) -> ClientPlan:
-    return ClientPlan(examples, 3, 0.5, 0.5, 5)
+def workload(examples: int = 10) -> Workload:
+    return Workload(examples, 3, 0.5, 0.5, 5)
 
 
 def make(*clients: int) -> Edge:
     return Edge(
         1,
-        {client: plan() for client in clients},
+        {client: workload() for client in clients},
         edge_rounds=[1],
         redraw="setup",
         clients_per_round=None,
@@ -37,7 +37,7 @@ def lease(edge: Edge, lease_id: int) -> tuple[dict[int, tuple[int, float]], Uplo
     (opened,) = edge.handle(Grant(1, edge.request_id, lease_id, 0, 5, WEIGHTS, 0.0))
     effects: list = []
     for task in opened.tasks:
-        examples = edge.plans[task.client].examples
+        examples = edge.workloads[task.client].examples
         effects += edge.handle(ClientUpdate(task.client, lease_id, 0, WEIGHTS, examples, 0.0, 1.0, 1.0, 1.0))
     return {task.client: (task.first_step, task.lr) for task in opened.tasks}, effects[0]
 
@@ -48,7 +48,7 @@ def test_a_client_takes_its_steps_to_its_new_edge():
     lease(old, 2)
     steps = old.recluster([5], {})
     assert steps == {5: 6}  # two tasks of three steps
-    assert new.recluster([], {5: (plan(40), 6)}) == {}
+    assert new.recluster([], {5: (workload(40), 6)}) == {}
     tasks, upload = lease(new, 3)
     assert tasks == {5: (6, 0.25), 7: (0, 0.5)}  # 0.5 * 0.5 ** (6 // 5)
     assert upload.examples == 50
@@ -58,7 +58,7 @@ def test_a_client_takes_its_steps_to_its_new_edge():
 
 def test_all_clients_of_a_new_cluster_are_counted():
     edge = make(4)
-    edge.recluster([], {9: (plan(), 0), 1: (plan(), 0)})
+    edge.recluster([], {9: (workload(), 0), 1: (workload(), 0)})
     assert edge.everyone == (1, 4, 9)
     assert (edge.examples, edge.steps(edge.everyone)) == (30, 9)
 

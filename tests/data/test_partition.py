@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hiflash.data import Partition, label_counts, own_parts, partition
+from hiflash.data import Partition, label_counts, own_indices, partition
 from hiflash.data.partition import PARTITIONS, parse_name
 from hiflash.errors import DataError
 from hiflash.seeding import rng
@@ -37,16 +37,16 @@ def test_every_sample_is_used_exactly_once_and_no_client_is_empty(
 ) -> None:
     y, clients, seed = case
     dealt = deal(name, y, clients, seed)
-    assert len(dealt.parts) == clients
-    assert min(map(len, dealt.parts)) >= 1
-    assert sorted(np.concatenate(dealt.parts)) == list(range(len(y)))
+    assert len(dealt.indices) == clients
+    assert min(map(len, dealt.indices)) >= 1
+    assert sorted(np.concatenate(dealt.indices)) == list(range(len(y)))
     assert (dealt.overlap, dealt.name) == (0.0, name)
-    assert all(part.dtype == np.int64 for part in dealt.parts)
+    assert all(part.dtype == np.int64 for part in dealt.indices)
 
 
 @given(labelled())
 def test_iid_sizes_differ_by_at_most_one(case: tuple[np.ndarray, int, int]) -> None:
-    sizes = [len(part) for part in deal("iid", *case).parts]
+    sizes = [len(part) for part in deal("iid", *case).indices]
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -59,12 +59,12 @@ def test_noniid_gives_each_client_k_classes_in_even_shares(case: tuple[np.ndarra
             deal(f"noniid{k}", y, clients, seed)
         return
     dealt = deal(f"noniid{k}", y, clients, seed)
-    counts = label_counts(y, dealt.parts, 10)
+    counts = label_counts(y, dealt.indices, 10)
     assert counts.shape == (clients, 10)
     assert (counts.sum(1) == size).all()
     assert ((counts > 0).sum(1) == k).all()
     assert all(set(row[row > 0]) <= {size // k, -(-size // k)} for row in counts)
-    uses = np.bincount(np.concatenate(dealt.parts), minlength=len(y))
+    uses = np.bincount(np.concatenate(dealt.indices), minlength=len(y))
     assert dealt.overlap == (uses > 1).mean()
     for label in np.unique(y):  # a class is used up before any of it is used again
         assert np.ptp(uses[y == label]) <= 1
@@ -80,7 +80,7 @@ def test_noniid_reports_no_overlap_where_none_is_needed_and_some_where_it_is() -
 @given(labelled(), st.sampled_from(["iid", "noniid1", "dirichlet", "quantity"]))
 def test_the_same_stream_gives_the_same_parts(case: tuple[np.ndarray, int, int], name: str) -> None:
     first, second = deal(name, *case), deal(name, *case)
-    assert all(np.array_equal(a, b) for a, b in zip(first.parts, second.parts, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(first.indices, second.indices, strict=True))
 
 
 def test_another_stream_gives_other_parts() -> None:
@@ -88,7 +88,7 @@ def test_another_stream_gives_other_parts() -> None:
     for name in ("iid", "noniid2", "dirichlet", "quantity"):
         assert any(
             not np.array_equal(a, b)
-            for a, b in zip(deal(name, y, 10).parts, deal(name, y, 10, seed=1).parts, strict=True)
+            for a, b in zip(deal(name, y, 10).indices, deal(name, y, 10, seed=1).indices, strict=True)
         )
 
 
@@ -96,7 +96,7 @@ def test_a_smaller_alpha_is_a_stronger_skew() -> None:
     y = np.arange(10_000) % 10
 
     def largest_share(name: str) -> float:
-        counts = label_counts(y, deal(name, y, 10).parts, 10)
+        counts = label_counts(y, deal(name, y, 10).indices, 10)
         return float((counts.max(1) / counts.sum(1)).mean())
 
     assert largest_share("dirichlet0.1") > largest_share("dirichlet1") > largest_share("dirichlet100")
@@ -104,7 +104,7 @@ def test_a_smaller_alpha_is_a_stronger_skew() -> None:
 
 def test_quantity_skews_sizes_but_not_labels() -> None:
     y = np.arange(10_000) % 10
-    counts = label_counts(y, deal("quantity", y, 10).parts, 10)
+    counts = label_counts(y, deal("quantity", y, 10).indices, 10)
     sizes = counts.sum(1)
     assert sizes.max() > 5 * sizes.min()
     big = counts[sizes > 1000] / sizes[sizes > 1000, None]
@@ -116,13 +116,13 @@ def test_writer_gives_each_writer_its_own_client(writers: list[int]) -> None:
     owners = np.array(writers)
     present = np.unique(owners)
     dealt = deal("writer", np.zeros(len(writers)), len(present), writers=owners)
-    assert sorted(np.concatenate(dealt.parts)) == list(range(len(writers)))
-    assert all((owners[part] == writer).all() for part, writer in zip(dealt.parts, present, strict=True))
+    assert sorted(np.concatenate(dealt.indices)) == list(range(len(writers)))
+    assert all((owners[part] == writer).all() for part, writer in zip(dealt.indices, present, strict=True))
 
 
 def test_fewer_clients_than_writers_take_the_first_writers() -> None:
     dealt = deal("writer", [0] * 6, 2, writers=np.array([7, 3, 5, 3, 7, 5]))
-    assert [part.tolist() for part in dealt.parts] == [[1, 3], [2, 5]]
+    assert [part.tolist() for part in dealt.indices] == [[1, 3], [2, 5]]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_the_listed_names_can_be_used() -> None:
 
 
 def test_own_parts_are_sorted_and_their_overlap_reported() -> None:
-    dealt = own_parts([[3, 0], np.array([1, 3], np.uint8)], 4)
-    assert [part.tolist() for part in dealt.parts] == [[0, 3], [1, 3]]
+    dealt = own_indices([[3, 0], np.array([1, 3], np.uint8)], 4)
+    assert [part.tolist() for part in dealt.indices] == [[0, 3], [1, 3]]
     assert (dealt.overlap, dealt.name) == (0.25, "own")
 
 
@@ -199,4 +199,4 @@ def test_own_parts_are_sorted_and_their_overlap_reported() -> None:
 )
 def test_bad_own_parts_are_refused_with_the_client(parts: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        own_parts(parts, 4)
+        own_indices(parts, 4)

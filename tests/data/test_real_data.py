@@ -58,7 +58,7 @@ def test_mnist_by_writer_has_539_natural_clients(mnist_folder: Path) -> None:
         pytest.skip("HIFLASH_DATA has no mnist/qmnist_writers.npz")
     data = load("mnist", mnist_folder)
     dealt = partition("writer", data.y, 539, rng(0, "partition"), classes=10, writers=data.writers)
-    sizes = [len(part) for part in dealt.parts]
+    sizes = [len(part) for part in dealt.indices]
     assert (sum(sizes), min(sizes), max(sizes)) == (60_000, 19, 131)
 
 
@@ -87,4 +87,4 @@ def test_femnist_has_100_writers_tested_on_their_own_test_parts(femnist_folder: 
     assert len(np.unique(data.writers)) == 100
     assert (len(data.y), len(data.y_test)) == (14_128, 1_612)
     dealt = partition("writer", data.y, 100, rng(0, "partition"), classes=62, writers=data.writers)
-    assert sum(map(len, dealt.parts)) == 14_128
+    assert sum(map(len, dealt.indices)) == 14_128

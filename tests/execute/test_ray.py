@@ -1,4 +1,4 @@
-"""The engine `ray`. A Ray is only started in a network namespace, which nobody else can reach."""
+"""The executor `ray`. A Ray is only started in a network namespace, which nobody else can reach."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray_scenarios
 
 import hiflash
+import ray_scenarios
 from hiflash import Config
 from hiflash.errors import ConfigError
 from hiflash.train.native.build import cache_folder
@@ -84,8 +84,8 @@ def test_a_run_on_ray_is_that_of_local_workers(
     assert left == []
 
 
-def test_the_engine_does_not_change_the_digest_of_a_configuration() -> None:
-    config = Config(engine="ray", ray={"address": "10.0.0.1:6379"})
+def test_the_executor_does_not_change_the_digest_of_a_configuration() -> None:
+    config = Config(executor="ray", ray={"address": "10.0.0.1:6379"})
     assert config.digest() == Config().digest()
     assert Config.load(None, config.settings()).ray.address == "10.0.0.1:6379"
 
@@ -100,13 +100,15 @@ def test_without_the_package_ray_the_way_out_is_told(
     run_tiny: Callable[..., hiflash.Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"engine ray needs the package ray: pip install 'hiflash\[ray\]'"):
-        run_tiny(engine="ray", directory=tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"executor ray needs the package ray: pip install 'hiflash\[ray\]'"
+    ):
+        run_tiny(executor="ray", directory=tmp_path / "run")
     with pytest.raises(ConfigError, match="needs the package ray"):
-        hiflash.compare(methods=["hifl"], seeds=1, engine="ray", directory=tmp_path / "cells", processes=2)
+        hiflash.compare(methods=["hifl"], seeds=1, executor="ray", directory=tmp_path / "cells", processes=2)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_device_that_ray_workers_do_not_use_is_refused(run_tiny: Callable[..., hiflash.Result]) -> None:
-    with pytest.raises(ConfigError, match="engine ray trains on processors, not on device cuda"):
-        run_tiny(engine="ray", device="cuda")
+    with pytest.raises(ConfigError, match="executor ray trains on processors, not on device cuda"):
+        run_tiny(executor="ray", device="cuda")

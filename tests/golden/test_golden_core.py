@@ -17,7 +17,7 @@ import pytest
 from hiflash.core.association.strategies import random_association
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cost import WanLink
-from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.edge import Edge, Workload
 from hiflash.core.mixing import Buffer, Delta, Interpolate, TierWeighting
 from hiflash.core.selection import TierSelection, UniformSelection
 from hiflash.core.sync_cloud import SyncCloud
@@ -82,7 +82,7 @@ def edge_of(index: int, cluster: list[int], world: World, options: dict) -> Edge
     per_round = options.get("per_round")
     return Edge(
         index,
-        {client: ClientPlan(2 ** (client % 4), STEPS, 0.5, 0.5, 100) for client in cluster},
+        {client: Workload(2 ** (client % 4), STEPS, 0.5, 0.5, 100) for client in cluster},
         edge_rounds=options["rounds"],
         redraw=options.get("redraw", "setup"),
         clients_per_round=per_round,

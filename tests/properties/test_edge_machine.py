@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hiflash.core.aggregation import combine_clients
-from hiflash.core.edge import ClientPlan, Edge, Estimates
+from hiflash.core.edge import Edge, Estimates, Workload
 from hiflash.messages import (
     Abandon,
     Cancel,
@@ -54,7 +54,7 @@ class EdgeMachine(RuleBasedStateMachine):
         def make():
             return Edge(
                 0,
-                {client: ClientPlan(examples, 3, 0.5, 0.5, 10) for client, examples in CLIENTS.items()},
+                {client: Workload(examples, 3, 0.5, 0.5, 10) for client, examples in CLIENTS.items()},
                 edge_rounds=rounds,
                 redraw=redraw,
                 clients_per_round=per_round,

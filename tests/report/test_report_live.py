@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from hiflash.report import live
-from hiflash.report.board import Board, Cell
+from hiflash.report.board import Board, RunState
 from hiflash.report.live import LiveView
 
 MakeResult = Callable[..., dict[str, Any]]
@@ -43,7 +43,7 @@ def _progress(fraction: float = 0.25, accuracy: float | None = 0.5) -> dict[str,
     }
 
 
-def _board(cells: list[Cell], width: int, encoding: str = "utf-8") -> list[str]:
+def _board(cells: list[RunState], width: int, encoding: str = "utf-8") -> list[str]:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=file, width=width, color_system=None)
     console.print(Board(cells))
@@ -74,7 +74,7 @@ def test_a_pipe_gets_a_line_at_start_every_five_seconds_and_at_the_end(
 
 
 def test_the_time_to_go_is_at_most_so_long_where_a_target_may_end_the_run(clock: Clock) -> None:
-    cell = Cell("a", "running", {**_progress(), "target": 0.9})
+    cell = RunState("a", "running", {**_progress(), "target": 0.9})
     assert cell.shown()["ETA"] == "≤1m 30s"
     assert "≤1m 30s" in _board([cell], 100)[1]
     assert "<1m 30s" in _board([cell], 100, encoding="ascii")[1]
@@ -134,7 +134,7 @@ def test_a_report_after_the_end_is_ignored(make_result: MakeResult, clock: Clock
 @pytest.mark.parametrize("width", [30, 50, 80, 100, 140])
 @pytest.mark.parametrize("name", ["hifl seed 0", "a-name-that-is-much-longer-than-there-is-room-for-seed-0"])
 def test_every_cell_is_one_line_that_fits(width: int, name: str) -> None:
-    states = [Cell(name, "done", _progress()), Cell(name, "running", _progress()), Cell(name)]
+    states = [RunState(name, "done", _progress()), RunState(name, "running", _progress()), RunState(name)]
     lines = _board(states, width)
     assert len(lines) == 1 + len(states)
     assert max(len(line.rstrip()) for line in lines) < width
@@ -150,40 +150,40 @@ def test_every_cell_is_one_line_that_fits(width: int, name: str) -> None:
     ],
 )
 def test_narrow_terminals_drop_the_less_important_columns(width: int, columns: list[str]) -> None:
-    assert _board([Cell("hierfavg seed 0", "running", _progress())], width)[0].split() == columns
+    assert _board([RunState("hierfavg seed 0", "running", _progress())], width)[0].split() == columns
 
 
 def test_long_names_keep_their_ends() -> None:
-    lines = _board([Cell("x" * 60 + f"seed {seed}", "running", _progress()) for seed in (0, 1)], 80)
+    lines = _board([RunState("x" * 60 + f"seed {seed}", "running", _progress()) for seed in (0, 1)], 80)
     assert "seed 0" in lines[1]
     assert "seed 1" in lines[2]
 
 
 def test_an_ascii_terminal_gets_ascii() -> None:
     lines = _board(
-        [Cell("x" * 60, state, _progress()) for state in ("done", "running", "waiting")], 80, "ascii"
+        [RunState("x" * 60, state, _progress()) for state in ("done", "running", "waiting")], 80, "ascii"
     )
     assert lines[1].startswith("+ xxx")
 
 
 def test_waiting_cells_show_dashes_and_done_ones_a_tick(make_result: MakeResult) -> None:
-    done = Cell("a", "done", {**make_result(), "staleness": 1.25})
-    lines = _board([done, Cell("b")], 100)
+    done = RunState("a", "done", {**make_result(), "staleness": 1.25})
+    lines = _board([done, RunState("b")], 100)
     assert lines[1].startswith("✓ a")
     assert lines[1].split()[-7:] == ["100%", "91.0%", "v40", "1.2", "40", "1m", "40s"]
     assert lines[2].split()[-7:] == ["-"] * 7
 
 
 def test_the_eta_is_unknown_until_there_is_progress() -> None:
-    assert Cell("a", "running").eta_s is None
-    assert Cell("a", "running", _progress(fraction=0.0)).eta_s is None
-    assert Cell("a", "running", _progress(fraction=0.25)).eta_s == 90.0
+    assert RunState("a", "running").eta_s is None
+    assert RunState("a", "running", _progress(fraction=0.0)).eta_s is None
+    assert RunState("a", "running", _progress(fraction=0.25)).eta_s == 90.0
 
 
 def test_among_many_cells_only_running_ones_have_a_line() -> None:
-    cells = [Cell(f"cell {i}", "waiting") for i in range(20)]
+    cells = [RunState(f"cell {i}", "waiting") for i in range(20)]
     cells[0].state = "done"
-    cells[1] = Cell("cell 1", "running", _progress())
+    cells[1] = RunState("cell 1", "running", _progress())
     lines = _board(cells, 80)
     assert len(lines) == 3
     assert "cell 1" in lines[1]

@@ -122,7 +122,7 @@ class Watch:
                 assert home in members.busy  # on its way to exactly one
         for edge in engine.edges:
             assert engine.cloud.examples[edge.edge] == sum(
-                mobility.plans[client].examples for client in edge.everyone
+                mobility.workloads[client].examples for client in edge.everyone
             )
             assert engine.world.clusters[edge.edge].tolist() == list(edge.everyone)
             asks = edge.edge in engine.cloud.waiting
@@ -304,7 +304,7 @@ def test_an_edge_that_waits_asks_again_with_what_its_new_cluster_will_take(feder
     engine.start()
     change, check_in = engine.mobility.handle(Change("leave", 1), 0.0)
     edge = engine.edges[change.edge]
-    assert change.examples == edge.examples == sum(plan.examples for plan in edge.plans.values())
+    assert change.examples == edge.examples == sum(workload.examples for workload in edge.workloads.values())
     assert len(edge.everyone) == 2  # of three
     latency_s = engine.world.compute_s + engine.mobility.send_s[edge.edge]
     assert check_in.request_id == edge.request_id == 2
@@ -479,12 +479,12 @@ def test_impossible_settings_are_refused(given: dict[str, Any], said: str) -> No
 
 
 def test_a_repair_needs_no_rates_and_a_comparison_leaves_out_what_does_not_apply() -> None:
-    from hiflash.study.compare import plan
+    from hiflash.study.compare import comparison_cells
 
     assert Config(**{"mobility.repair_s": 5.0}).mobility.active
     assert not Config(**{"mobility.switching_cost": 5.0}).mobility.active
     settings = {"mobility.repair_s": 5.0, "mobility.moves_per_s": 1.0}
-    cells = plan(methods=["hifl", "fedavg", "centralized"], seeds=1, settings=settings)
+    cells = comparison_cells(methods=["hifl", "fedavg", "centralized"], seeds=1, settings=settings)
     assert [cell.config.mobility.repair_s for cell in cells] == [5.0, "none", "none"]
     assert [cell.config.mobility.moves_per_s for cell in cells] == [1.0, 1.0, 0.0]
 

@@ -15,7 +15,7 @@ import hiflash
 from hiflash import Config
 from hiflash.core.compression import Payloads
 from hiflash.core.cost import WanLink
-from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.edge import Edge, Workload
 from hiflash.errors import ConfigError, Paused
 from hiflash.execute.executor import promise
 from hiflash.sim.federation import build
@@ -148,7 +148,7 @@ def test_transfers_take_the_time_of_their_payload() -> None:
     assert (estimates.down_s, estimates.up_s) == (0.75, 0.5)  # 0.25 + 512 / 1024, 0.25 + 256 / 1024
     edge = Edge(
         0,
-        {0: ClientPlan(10, 1, 0.1, 1.0, 1)},
+        {0: Workload(10, 1, 0.1, 1.0, 1)},
         edge_rounds=[1],
         redraw="setup",
         clients_per_round=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.edge import Edge, Workload
 from hiflash.execute.executor import promise
 from hiflash.sim.world import Timeline, World
 
@@ -23,7 +23,7 @@ def world() -> World:
 
 
 def edge_of(made: World) -> Edge:
-    plans = {client: ClientPlan(10, 1, 0.1, 1.0, 1) for client in (0, 1)}
+    plans = {client: Workload(10, 1, 0.1, 1.0, 1) for client in (0, 1)}
     return Edge(0, plans, edge_rounds=[1], redraw="setup", clients_per_round=None,
                 estimates=made.estimates(0, None), aggregate=promise, seed=0)  # fmt: skip
 

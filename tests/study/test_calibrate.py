@@ -15,7 +15,7 @@ from hiflash.control.surrogate.file import load_surrogate
 from hiflash.control.surrogate.run_log import read_log
 from hiflash.errors import ConfigError, RunError
 from hiflash.sim.federation import outline
-from hiflash.study.calibrate import plan
+from hiflash.study.calibrate import calibration_cells
 
 SMALL = {
     "federation.clients": 12,
@@ -30,7 +30,7 @@ SMALL = {
 
 
 def test_a_calibration_fits_random_and_uneven_runs_and_checks_others() -> None:
-    cells = plan(fit_seeds=[200, 201, 202], check_seeds=[100, 101])
+    cells = calibration_cells(fit_seeds=[200, 201, 202], check_seeds=[100, 101])
     fit = [cell.name for cell in cells if cell.tags["use"] == "fit"]
     assert fit == ["random-s200", "random-s201", "random-s202", "uneven-s200"]
     check = [cell for cell in cells if cell.tags["use"] == "check"]
@@ -47,12 +47,14 @@ def test_a_calibration_fits_random_and_uneven_runs_and_checks_others() -> None:
 
 
 def test_what_is_checked_fits_the_federation_or_is_as_asked() -> None:
-    small = plan(settings={"federation.edges": 4, "cloud.threshold_max": 4}, check_seeds=[1])
+    small = calibration_cells(settings={"federation.edges": 4, "cloud.threshold_max": 4}, check_seeds=[1])
     names = [cell.name for cell in small if cell.tags["use"] == "check"]
     assert names == ["random-s1", "fixed-0-s1", "fixed-1-s1", "fixed-2-s1", "fixed-4-s1", "skip-2-s1"]
-    asked = plan(check_policies="latency,fixed-3", check_seeds=[1])
+    asked = calibration_cells(check_policies="latency,fixed-3", check_seeds=[1])
     assert [cell.name for cell in asked if cell.tags["use"] == "check"] == ["latency-s1", "fixed-3-s1"]
-    (agent,) = plan(check_policies="agent", check_seeds=[1], settings={"cloud.agent": "mnist"})[-1:]
+    (agent,) = calibration_cells(check_policies="agent", check_seeds=[1], settings={"cloud.agent": "mnist"})[
+        -1:
+    ]
     assert (agent.name, agent.config.cloud.threshold, agent.config.cloud.agent) == (
         "agent-s1",
         "agent",
@@ -87,7 +89,7 @@ def test_what_is_checked_fits_the_federation_or_is_as_asked() -> None:
 )
 def test_what_cannot_be_calibrated_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan(**given)
+        calibration_cells(**given)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import hiflash
 from hiflash.errors import ConfigError, DataError, HiFlashError, Paused, RunError
 from hiflash.methods.recipes import METHODS
 from hiflash.study.cells import Watcher
-from hiflash.study.compare import plan
+from hiflash.study.compare import comparison_cells
 from tiny import TINY, make_tiny_model
 
 SMALL: dict[str, Any] = {
@@ -27,7 +27,10 @@ SMALL: dict[str, Any] = {
 
 def test_settings_that_do_not_apply_to_a_method_are_left_out_for_it() -> None:
     given = {"cloud.threshold": 2, "edge.edge_rounds": [2], "client.lr": 0.5}
-    cells = {cell.name: cell.config for cell in plan(methods=["fedavg", "hifl"], seeds=1, settings=given)}
+    cells = {
+        cell.name: cell.config
+        for cell in comparison_cells(methods=["fedavg", "hifl"], seeds=1, settings=given)
+    }
     assert list(cells) == ["fedavg-noniid2-s0", "hifl-noniid2-s0"]
     assert cells["hifl-noniid2-s0"].cloud.threshold == 2
     assert cells["hifl-noniid2-s0"].edge.edge_rounds == (2,)
@@ -37,29 +40,31 @@ def test_settings_that_do_not_apply_to_a_method_are_left_out_for_it() -> None:
 
 def test_a_variant_has_a_label_and_settings_of_its_own() -> None:
     variants = {"delta": {"method": "hifl", "cloud": {"mixing": "delta", "alpha": 1.0}}}
-    cells = plan(methods=["fedavg", "hifl"], variants=variants, seeds=1, settings={"cloud.alpha": 0.5})
+    cells = comparison_cells(
+        methods=["fedavg", "hifl"], variants=variants, seeds=1, settings={"cloud.alpha": 0.5}
+    )
     assert [(cell.tags["label"], cell.name) for cell in cells] == [
         ("fedavg", "fedavg-noniid2-s0"), ("hifl", "hifl-noniid2-s0"), ("delta", "delta-noniid2-s0"),
     ]  # fmt: skip
     hifl, delta = cells[1].config.cloud, cells[2].config.cloud
     assert (hifl.mixing, hifl.alpha, delta.mixing, delta.alpha) == ("interpolate", 0.5, "delta", 1.0)
-    assert [cell.tags["label"] for cell in plan(variants=variants, seeds=1)] == ["delta"]
+    assert [cell.tags["label"] for cell in comparison_cells(variants=variants, seeds=1)] == ["delta"]
 
 
 def test_partitions_and_seeds_are_crossed_and_pooled_data_is_run_once() -> None:
-    cells = plan(methods=["centralized", "hifl"], partitions=["iid", "noniid1"], seeds=[3, 5])
+    cells = comparison_cells(methods=["centralized", "hifl"], partitions=["iid", "noniid1"], seeds=[3, 5])
     assert [cell.name for cell in cells] == [
         "centralized-s3", "centralized-s5", "hifl-iid-s3", "hifl-iid-s5",
         "hifl-noniid1-s3", "hifl-noniid1-s5",
     ]  # fmt: skip
     assert [cell.config.data.partition for cell in cells[2:]] == ["iid", "iid", "noniid1", "noniid1"]
     # Whatever is compared beside it, the centralized run is the same.
-    (alone,) = plan(methods=["centralized"], seeds=[3])
+    (alone,) = comparison_cells(methods=["centralized"], seeds=[3])
     assert cells[0].config == alone.config
 
 
 def test_all_is_every_method_there_is() -> None:
-    cells = plan(methods="all", seeds=1)
+    cells = comparison_cells(methods="all", seeds=1)
     assert [cell.tags["label"] for cell in cells] == list(METHODS)
 
 
@@ -76,8 +81,8 @@ def test_a_file_says_what_to_compare_and_arguments_win(tmp_path: Path) -> None:
         method = "hifl"
         cloud.mixing = "delta"
     """)
-    assert [cell.name for cell in plan(file)] == ["fedavg-noniid1-s7", "hifl+delta-noniid1-s7"]
-    cells = plan(file, methods=["hierfavg"], variants={}, partitions=["noniid2"], seeds=1)
+    assert [cell.name for cell in comparison_cells(file)] == ["fedavg-noniid1-s7", "hifl+delta-noniid1-s7"]
+    cells = comparison_cells(file, methods=["hierfavg"], variants={}, partitions=["noniid2"], seeds=1)
     assert [cell.name for cell in cells] == ["hierfavg-noniid2-s0"]
     assert hiflash.Config.load(file).data.partition == "iid"  # `hiflash run` reads the same file
 
@@ -114,7 +119,7 @@ DELTA = {"method": "hifl", "cloud.mixing": "delta"}
 )
 def test_a_comparison_that_cannot_run_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises((ConfigError, DataError), match=said):
-        plan(**given)
+        comparison_cells(**given)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,7 @@ def test_a_plan_that_cannot_be_read_is_refused(text: str, said: str, tmp_path: P
     file = tmp_path / "plan.toml"
     file.write_text(text)
     with pytest.raises(HiFlashError, match=said):
-        plan(file)
+        comparison_cells(file)
 
 
 def test_own_data_is_compared_in_memory(tiny_data: hiflash.Dataset) -> None:
@@ -142,8 +147,8 @@ def test_own_data_is_compared_in_memory(tiny_data: hiflash.Dataset) -> None:
     assert [(row["label"], row["partition"], row["seeds"]) for row in at_the_end] == [
         ("fedavg", "noniid2", 2), ("hifl", "noniid2", 2),
     ]  # fmt: skip
-    with pytest.raises(ConfigError, match="so do parts"):
-        hiflash.compare(data=tiny_data, parts=[[0]], partitions=["iid"], **TINY)
+    with pytest.raises(ConfigError, match="so do indices"):
+        hiflash.compare(data=tiny_data, indices=[[0]], partitions=["iid"], **TINY)
 
 
 def test_cells_in_processes_equal_cells_run_here_and_are_not_repeated(tmp_path: Path) -> None:

@@ -271,15 +271,15 @@ def test_bad_data_leaves_no_run_directory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_own_parts_decide_who_holds_what(tiny_data: Any) -> None:
-    parts = [range(start, start + 100) for start in (0, 100, 200)]
+def test_own_indices_decide_who_holds_what(tiny_data: Any) -> None:
+    indices = [range(start, start + 100) for start in (0, 100, 200)]
     settings = {**TINY, "federation.clients": 3, "federation.edges": 3, "stop.communications": 10}
-    result = hiflash.run(data=tiny_data, model=make_tiny_model, parts=parts, **settings)
+    result = hiflash.run(data=tiny_data, model=make_tiny_model, indices=indices, **settings)
     assert result.partition == "own"
     with pytest.raises(DataError, match="client 1"):
-        hiflash.run(data=tiny_data, model=make_tiny_model, parts=[[0], [], [1]], **settings)
-    with pytest.raises(ConfigError, match="parts has 1 clients"):
-        hiflash.run(data=tiny_data, model=make_tiny_model, parts=[[0]], **settings)
+        hiflash.run(data=tiny_data, model=make_tiny_model, indices=[[0], [], [1]], **settings)
+    with pytest.raises(ConfigError, match="indices has 1 clients"):
+        hiflash.run(data=tiny_data, model=make_tiny_model, indices=[[0]], **settings)
 
 
 def events(result: hiflash.Result) -> list[dict[str, Any]]:

@@ -9,13 +9,13 @@ import pytest
 
 import hiflash
 from hiflash.errors import ConfigError, DataError
-from hiflash.study.sweep import chosen_metric, plan
+from hiflash.study.sweep import chosen_metric, sweep_cells
 from tiny import TINY, make_tiny_model
 
 
 def test_a_sweep_is_the_full_grid_over_all_seeds() -> None:
     grid = {"cloud.alpha": [0.5, 1], "edge.edge_rounds": [[1], [1, 2]]}
-    cells = plan(grid=grid, seeds=[4], settings={"cloud.threshold": 2})
+    cells = sweep_cells(grid=grid, seeds=[4], settings={"cloud.threshold": 2})
     assert [cell.name for cell in cells] == [
         "alpha0.5-edge_rounds1-s4", "alpha0.5-edge_rounds1_2-s4",
         "alpha1-edge_rounds1-s4", "alpha1-edge_rounds1_2-s4",
@@ -35,10 +35,12 @@ def test_names_of_points_are_different_and_short() -> None:
         "resources.f_ghz": [[1, 2], [1, 3]],
     }
     wide = {**grid, "wan.rtt_ms": [[50, 250]], "wan.bandwidth_mbps": [[10, 100]], "wan.jitter": [0.125]}
-    cells = plan(grid={**wide, "resources.bandwidth_mhz": [[1, 10], [1, 11]]}, seeds=2)
+    cells = sweep_cells(grid={**wide, "resources.bandwidth_mhz": [[1, 10], [1, 11]]}, seeds=2)
     assert len({cell.name for cell in cells}) == len(cells) == 16
     assert max(len(cell.name) for cell in cells) <= 70
-    both = plan(grid={"client.momentum": [0.5], "cloud.momentum": [0.5]}, settings={"cloud.mixing": "delta"})
+    both = sweep_cells(
+        grid={"client.momentum": [0.5], "cloud.momentum": [0.5]}, settings={"cloud.mixing": "delta"}
+    )
     assert both[0].name == "client.momentum0.5-cloud.momentum0.5-s0"
 
 
@@ -62,14 +64,14 @@ def test_names_of_points_are_different_and_short() -> None:
 )
 def test_a_sweep_that_cannot_run_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises((ConfigError, DataError), match=said):
-        plan(**given)
+        sweep_cells(**given)
 
 
 def test_the_metric_is_known_or_follows_from_the_target() -> None:
-    cells = plan(grid={"cloud.alpha": [1]})
+    cells = sweep_cells(grid={"cloud.alpha": [1]})
     assert chosen_metric(None, None, cells) == "communications"
     assert chosen_metric(None, "loss", cells) == "loss"
-    without = plan(grid={"cloud.alpha": [1]}, settings={"stop.target": "none"})
+    without = sweep_cells(grid={"cloud.alpha": [1]}, settings={"stop.target": "none"})
     assert chosen_metric(None, None, without) == "best_accuracy"
     with pytest.raises(ConfigError, match=r"sorted by communications, .*, got speed"):
         chosen_metric(None, "speed", cells)
@@ -86,7 +88,7 @@ def test_a_file_says_what_to_sweep(tmp_path: Path) -> None:
         cloud.alpha = [0.5]
         edge.edge_rounds = [[1], [1, 2]]
     """)
-    cells = plan(file)
+    cells = sweep_cells(file)
     assert [cell.name for cell in cells] == [
         "alpha0.5-edge_rounds1-s0", "alpha0.5-edge_rounds1-s1",
         "alpha0.5-edge_rounds1_2-s0", "alpha0.5-edge_rounds1_2-s1",

@@ -191,7 +191,7 @@ def test_a_task_that_diverges_does_not_spoil_the_others() -> None:
 def test_fewer_tasks_of_a_big_model_are_trained_at_once() -> None:
     small = StackedTrainer(lenet, samples(), batch=16)
     data = samples((3, 32, 32), (4,))
-    big = StackedTrainer(resnet, replace(data, parts=[np.arange(60)]), batch=60)
+    big = StackedTrainer(resnet, replace(data, indices=[np.arange(60)]), batch=60)
     assert small.at_once == 64
     assert 1 <= big.at_once < 32
 

@@ -61,7 +61,7 @@ def test_steps_equal_those_of_torch_sgd(mu: float, momentum: float, decay: float
     optimizer = torch.optim.SGD(flat.module.parameters(), lr=0.1, momentum=momentum, weight_decay=decay)
     anchor = torch.from_numpy(start.copy())
     losses = []
-    for batch in task_batches(task, data.parts[0], 32):
+    for batch in task_batches(task, data.indices[0], 32):
         index = torch.from_numpy(batch)
         optimizer.zero_grad(set_to_none=False)
         loss = nn.functional.cross_entropy(flat.module(data.x[index]), data.y[index])
@@ -116,7 +116,7 @@ def cumulative() -> nn.Module:
 
 @pytest.mark.parametrize("model", [with_dropout, cumulative])
 def test_models_that_draw_or_count_give_the_same_bits_on_any_worker(model: Callable[[], nn.Module]) -> None:
-    data = replace(samples(400), parts=[np.arange(k * 50, k * 50 + 50) for k in range(8)])
+    data = replace(samples(400), indices=[np.arange(k * 50, k * 50 + 50) for k in range(8)])
     start, _, _ = initial_weights(model, 0)
     tasks = [ClientTask(client, 2, 6, 0.1, start, 3) for client in range(8)]
     results = []

@@ -30,9 +30,9 @@ def add(commands: Any) -> None:
 
 
 def _calibrate(options: argparse.Namespace) -> int:
-    from hiflash.study.calibrate import CHECK_SEEDS, FIT_SEEDS, finish, plan
+    from hiflash.study.calibrate import CHECK_SEEDS, FIT_SEEDS, calibration_cells, finish
 
-    cells = plan(
+    cells = calibration_cells(
         options.config,
         fit_seeds=FIT_SEEDS if options.fit_seeds is None else _seeds("--fit-seeds", options.fit_seeds),
         check_seeds=CHECK_SEEDS

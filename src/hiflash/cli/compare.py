@@ -36,9 +36,9 @@ def add(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from hiflash.study.compare import Comparison, plan
+    from hiflash.study.compare import Comparison, comparison_cells
 
-    cells = plan(
+    cells = comparison_cells(
         options.config,
         methods=options.methods,
         variants=None if options.variant is None else _variants(options.variant),

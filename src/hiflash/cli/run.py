@@ -33,7 +33,7 @@ def _run(options: argparse.Namespace) -> int:
 
     options.settings = agent_setting(options, {"cloud.threshold": "agent"})
     if options.resume:
-        extra = sorted(set(options.settings) - {"workers", "engine", "ray.address"})
+        extra = sorted(set(options.settings) - {"workers", "executor", "ray.address"})
         if extra or options.config:
             raise ConfigError(
                 f"--resume goes on with the run as it was; leave out {', '.join(extra) or options.config}"

@@ -30,9 +30,9 @@ def add(commands: Any) -> None:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from hiflash.study.sweep import Sweep, chosen_metric, plan
+    from hiflash.study.sweep import Sweep, chosen_metric, sweep_cells
 
-    cells = plan(
+    cells = sweep_cells(
         options.config,
         grid=None if options.set is None else _grid(options.set),
         seeds=None if options.seeds is None else seeds(options.seeds),

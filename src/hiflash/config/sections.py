@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttackSection",
-    "Client",
+    "ClientSection",
     "CloudSection",
     "CostSection",
     "DataSection",
     "EdgeSection",
     "EvaluateSection",
-    "Federation",
+    "FederationSection",
     "MobilitySection",
     "ModelSection",
     "Positive",
@@ -70,7 +70,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Federation(Section):
+class FederationSection(Section):
     """Who takes part."""
 
     clients: Count = setting(100, "a whole number >= 1", "N, clients that hold data")
@@ -96,7 +96,7 @@ class Federation(Section):
     flat: bool = setting(False, "true or false", "no edge tier: every client talks to the cloud itself")
 
 
-class Client(Section):
+class ClientSection(Section):
     """What a client does with a model."""
 
     local_steps: Count = setting(3, "a whole number >= 1", "c, mini-batch SGD steps in a task")
@@ -406,10 +406,10 @@ class CostSection(Section):
 
 
 class RaySection(Section):
-    """Which Ray the engine `ray` runs on."""
+    """Which Ray the executor `ray` uses."""
 
     address: Annotated[
         str, Field(pattern=r"^(local|auto|[A-Za-z0-9._-]{1,253}:[0-9]{1,5})$", max_length=260)
     ] = setting(
-        "local", '"local", "auto" or "host:port"', "engine ray: start one here, or join one that runs"
+        "local", '"local", "auto" or "host:port"', "executor ray: start one here, or join one that runs"
     )

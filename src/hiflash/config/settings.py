@@ -22,6 +22,9 @@ PLANS = (
 )  # sections of a file that say which runs to make, not what a run is
 
 
+RENAMED = {"engine": "executor", "parts": "indices"}
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the contents of a TOML file, or say where it is wrong."""
     try:
@@ -106,6 +109,8 @@ def explain(
         if detail["type"] == "extra_forbidden":
             near = _nearest(key, known)
             hint = f"did you mean {near}?" if near else "`hiflash run --help` lists the keys"
+            if key in RENAMED:
+                hint = f"it is called {RENAMED[key]} now"
             problems[key] = f"unknown key {key}{where}; {hint}"
         elif key in known:
             allowed, default = known[key]

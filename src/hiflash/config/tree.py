@@ -18,13 +18,13 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from hiflash.config.applicability import out_of_place
 from hiflash.config.sections import (
     AttackSection,
-    Client,
+    ClientSection,
     CloudSection,
     CostSection,
     DataSection,
     EdgeSection,
     EvaluateSection,
-    Federation,
+    FederationSection,
     MobilitySection,
     ModelSection,
     Positive,
@@ -72,12 +72,12 @@ class Config(Section):
         '"auto", "native", "torch", "stacked" or "none"',
         "what runs client tasks; auto is native or else torch, stacked is for GPUs, none trains nothing",
     )
-    engine: Literal["local", "ray"] = setting(
+    executor: Literal["local", "ray"] = setting(
         "local", '"local" or "ray"', "what runs the workers: this process, or a Ray cluster"
     )
     checkpoint_s: Positive = setting(20.0, "> 0", "wall seconds between two checkpoints")
-    federation: Federation = Federation()
-    client: Client = Client()
+    federation: FederationSection = FederationSection()
+    client: ClientSection = ClientSection()
     edge: EdgeSection = EdgeSection()
     cloud: CloudSection = CloudSection()
     attack: AttackSection = AttackSection()
@@ -278,8 +278,8 @@ class Config(Section):
         return hash(self.digest())
 
     def decisive(self) -> dict[str, Any]:
-        """Return the settings that decide the results: not workers, engine, device or checkpoints."""
-        free = ("workers", "device", "engine", "ray.address", "checkpoint_s", "data.dir")
+        """Return the settings that decide the results: not workers, executor, device or checkpoints."""
+        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "data.dir")
         return {key: value for key, value in self.settings().items() if key not in free}
 
     def digest(self) -> str:

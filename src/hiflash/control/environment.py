@@ -39,9 +39,9 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
     """The cloud's scheduler: says how stale the edge that checks in may come back, or refuses it.
 
     The state is that of `core.thresholds.observation`. The action is the threshold plus one, and 0 is a
-    refusal. The reward of a slot is `-sigma1 C_comp - sigma2 C_comm - 1`. Slots in which nobody checks in pass
-    by themselves; their rewards are added up with `discount`, and `info["slots"]` counts them. With `one_decision_per_slot` a step
-    is one slot, and its action does nothing if nobody checks in.
+    refusal. The reward of a slot is `-sigma1 C_comp - sigma2 C_comm - 1`. Slots in which nobody checks in
+    pass by themselves; their rewards are added up with `discount`, and `info["slots"]` counts them. With
+    `one_decision_per_slot` a step is one slot, and its action does nothing if nobody checks in.
 
     An episode terminates when the model reaches `stop.target` and is truncated after `max_slots` or when
     another budget of the configuration is used up. Each one is a federation of its own: its seed is that of

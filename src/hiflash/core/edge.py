@@ -29,7 +29,7 @@ from hiflash.messages import (
 )
 from hiflash.seeding import once
 
-__all__ = ["ClientPlan", "Edge", "Estimates"]
+__all__ = ["Edge", "Estimates", "Workload"]
 
 Aggregate = Callable[[Sequence[ClientUpdate], int, Model], tuple[Model, Sequence[int]] | None]
 """From updates, how many must be usable, and the model they started from, to a model and whose work it is."""
@@ -85,7 +85,7 @@ class Estimates(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ClientPlan:
+class Workload:
     """What a client is asked for in every task, and how its learning rate decays with its own steps."""
 
     examples: int
@@ -97,7 +97,7 @@ class ClientPlan:
     def rate(self, taken: int) -> float:
         """Return the learning rate after so many steps, fixed within a task.
 
-        >>> round(ClientPlan(600, 3, 0.01, 0.99, 100).rate(250), 8)
+        >>> round(Workload(600, 3, 0.01, 0.99, 100).rate(250), 8)
         0.009801
         """
         return float(self.lr * self.lr_decay ** (taken // self.lr_decay_steps))
@@ -112,7 +112,7 @@ class Edge(Stateful):
     def __init__(
         self,
         edge: int,
-        plans: Mapping[int, ClientPlan],
+        workloads: Mapping[int, Workload],
         *,
         edge_rounds: Sequence[int],
         redraw: str,
@@ -127,7 +127,7 @@ class Edge(Stateful):
         trains: bool = True,
     ) -> None:
         self.edge = edge
-        self.enrol(plans)
+        self.enrol(workloads)
         self.trains = trains
         self.edge_rounds = tuple(edge_rounds)
         self.redraw = redraw
@@ -138,7 +138,7 @@ class Edge(Stateful):
         self.quorum = quorum
         self.least = least  # what the rule of `aggregate` needs, however small the cluster
         self.asks_between_rounds = asks_between_rounds
-        self.taken = dict.fromkeys(self.plans, 0)
+        self.taken = dict.fromkeys(self.workloads, 0)
         self.estimates = estimates
         self.request_id = 0
         self.grants = 0
@@ -163,28 +163,30 @@ class Edge(Stateful):
         """Return the local steps of these clients in one edge round."""
         if len(clients) == len(self.everyone):
             return self._all_steps
-        return sum(self.plans[client].steps for client in clients)
+        return sum(self.workloads[client].steps for client in clients)
 
-    def enrol(self, plans: Mapping[int, ClientPlan]) -> None:
+    def enrol(self, workloads: Mapping[int, Workload]) -> None:
         """Have these clients as the cluster; what they have done so far is not touched."""
-        self.plans = dict(sorted(plans.items()))
-        self.everyone = tuple(self.plans)
-        self.examples = sum(plan.examples for plan in plans.values())  # the most an upload may claim
-        self._all_steps = sum(plan.steps for plan in plans.values())
+        self.workloads = dict(sorted(workloads.items()))
+        self.everyone = tuple(self.workloads)
+        self.examples = sum(
+            workload.examples for workload in workloads.values()
+        )  # the most an upload may claim
+        self._all_steps = sum(workload.steps for workload in workloads.values())
 
     def recluster(
-        self, leaving: Sequence[int], entering: Mapping[int, tuple[ClientPlan, int]]
+        self, leaving: Sequence[int], entering: Mapping[int, tuple[Workload, int]]
     ) -> dict[int, int]:
         """Change the cluster between two leases and return the steps that those who leave have taken.
 
-        Who enters brings a plan and the steps taken so far: data order and learning rate go on with them.
+        Who enters brings a workload and the steps taken so far: data order and learning rate go on with them.
         """
         if self.grant is not None:
             raise ProtocolError(f"edge {self.edge} has a lease; its cluster changes between leases only")
         steps = {client: self.taken.pop(client) for client in leaving}
         self.taken.update({client: taken for client, (_, taken) in entering.items()})
-        stay = {client: plan for client, plan in self.plans.items() if client not in steps}
-        self.enrol(stay | {client: plan for client, (plan, _) in entering.items()})
+        stay = {client: workload for client, workload in self.workloads.items() if client not in steps}
+        self.enrol(stay | {client: workload for client, (workload, _) in entering.items()})
         return steps
 
     def expect(self, declared: Estimates) -> None:
@@ -259,7 +261,7 @@ class Edge(Stateful):
             and update.client in self.expected
             and update.client not in self.updates
             and type(update.examples) is int
-            and 0 < update.examples <= self.plans[update.client].examples
+            and 0 < update.examples <= self.workloads[update.client].examples
         )
 
     def _accept(self, grant: Grant, now: float) -> list[Any]:
@@ -273,9 +275,11 @@ class Edge(Stateful):
         self.updates, self.started_at = {}, now
         tasks = []
         for client in self.expected if self.trains else ():
-            plan, taken = self.plans[client], self.taken[client]
-            tasks.append(ClientTask(client, taken, plan.steps, plan.rate(taken), self.model, self.seed))
-            self.taken[client] = taken + plan.steps  # issued counts as taken, whatever becomes of it
+            workload, taken = self.workloads[client], self.taken[client]
+            tasks.append(
+                ClientTask(client, taken, workload.steps, workload.rate(taken), self.model, self.seed)
+            )
+            self.taken[client] = taken + workload.steps  # issued counts as taken, whatever becomes of it
         return [Round(self.edge, grant.lease_id, self.index, tuple(tasks), now + self.deadline_s, now)]
 
     def _close(self, now: float) -> list[Any]:
@@ -307,7 +311,7 @@ class Edge(Stateful):
         self.grant, self.sent_at, self.awaiting = None, now, grant.lease_id
         examples = self.examples
         if len(self.seen) < len(self.everyone):
-            examples = sum(self.plans[client].examples for client in self.seen)
+            examples = sum(self.workloads[client].examples for client in self.seen)
         return [Upload(self.edge, grant.lease_id, model, examples, self.check_in(now), now)]
 
     def _held(self) -> Grant:

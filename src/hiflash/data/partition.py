@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError
 
-__all__ = ["PARTITIONS", "Partition", "label_counts", "own_parts", "parse_name", "partition"]
+__all__ = ["PARTITIONS", "Partition", "label_counts", "own_indices", "parse_name", "partition"]
 
 PARTITIONS = {
     "iid": "equal shares of all classes",
@@ -31,7 +31,7 @@ _CONCENTRATIONS = (0.001, 1e6)  # beyond these a Dirichlet draw is one-hot or un
 class Partition:
     """The sample indices of every client, and the share of all samples that are used more than once."""
 
-    parts: list[np.ndarray]
+    indices: list[np.ndarray]
     overlap: float
     name: str
 
@@ -45,10 +45,10 @@ def partition(
     classes: int,
     writers: np.ndarray | None = None,
 ) -> Partition:
-    """Return the partition `name` of the samples with labels `y`; the same stream gives the same parts.
+    """Return the partition `name` of the samples with labels `y`; the same stream gives the same indices.
 
     >>> dealt = partition("iid", np.array([0, 1, 0, 1]), 2, np.random.default_rng(0), classes=2)
-    >>> [len(part) for part in dealt.parts], dealt.overlap
+    >>> [len(part) for part in dealt.indices], dealt.overlap
     ([2, 2], 0.0)
     """
     kind, parameter = parse_name(name)
@@ -60,53 +60,51 @@ def partition(
             "would be empty. Use fewer clients or more data."
         )
     if kind == "writer":
-        parts = _by_writer(writers, len(y), clients)
+        indices = _by_writer(writers, len(y), clients)
     elif kind == "noniid":
-        parts = _by_classes(y, clients, int(parameter), classes, stream)
+        indices = _by_classes(y, clients, int(parameter), classes, stream)
     elif kind == "dirichlet":
-        parts = _dirichlet(y, clients, parameter, stream)
+        indices = _dirichlet(y, clients, parameter, stream)
     elif kind == "quantity":
         shares = stream.dirichlet(np.full(clients, parameter))
         sizes = 1 + _apportion(shares, len(y) - clients)  # one sample each first: no client is empty
-        parts = np.split(stream.permutation(len(y)), np.cumsum(sizes)[:-1])
+        indices = np.split(stream.permutation(len(y)), np.cumsum(sizes)[:-1])
     else:
-        parts = np.array_split(stream.permutation(len(y)), clients)
-    return _finish(parts, len(y), name)
+        indices = np.array_split(stream.permutation(len(y)), clients)
+    return _finish(indices, len(y), name)
 
 
-def own_parts(parts: Sequence[Any], n: int) -> Partition:
+def own_indices(indices: Sequence[Any], n: int) -> Partition:
     """Return your own lists of sample indices (one per client, of `n` samples) as a checked partition."""
-    if len(parts) == 0:
+    if len(indices) == 0:
         raise DataError("own partition: it has no clients. Give one list of sample indices per client.")
     checked = []
-    for client, part in enumerate(parts):
+    for client, part in enumerate(indices):
         try:
-            indices = np.asarray(part)
+            own = np.asarray(part)
         except ValueError as error:
             raise DataError(f"own partition: client {client} is not a flat list of indices.") from error
-        if indices.ndim != 1:
-            raise DataError(
-                f"own partition: client {client} has shape {indices.shape}, expected a flat list."
-            )
-        if len(indices) == 0:
+        if own.ndim != 1:
+            raise DataError(f"own partition: client {client} has shape {own.shape}, expected a flat list.")
+        if len(own) == 0:
             raise DataError(f"own partition: client {client} has no samples. Leave it out or give it some.")
-        if indices.dtype.kind not in "ui":
+        if own.dtype.kind not in "ui":
             raise DataError(
-                f"own partition: client {client} has indices of type {indices.dtype}, expected integers "
+                f"own partition: client {client} has indices of type {own.dtype}, expected integers "
                 "(use np.flatnonzero for a mask)."
             )
-        bad = indices[(indices < 0) | (indices >= n)]
+        bad = own[(own < 0) | (own >= n)]
         if len(bad):
             raise DataError(
                 f"own partition: client {client} has index {bad[0]}, outside 0..{n - 1} of the data."
             )
-        checked.append(indices)
+        checked.append(own)
     return _finish(checked, n, "own")
 
 
-def label_counts(y: np.ndarray, parts: Sequence[np.ndarray], classes: int) -> np.ndarray:
+def label_counts(y: np.ndarray, indices: Sequence[np.ndarray], classes: int) -> np.ndarray:
     """Return how many samples of each class each client holds, as int64 `[clients, classes]`."""
-    return np.stack([np.bincount(y[part], minlength=classes) for part in parts]).astype(np.int64)
+    return np.stack([np.bincount(y[part], minlength=classes) for part in indices]).astype(np.int64)
 
 
 def parse_name(name: str) -> tuple[str, float]:
@@ -148,7 +146,7 @@ def _by_classes(
         )
     pools = {int(label): stream.permutation(np.flatnonzero(y == label)) for label in present}
     used = dict.fromkeys(pools, 0)
-    parts = []
+    indices = []
     for _ in range(clients):
         drawn: list[np.ndarray] = []
         for place, label in enumerate(stream.choice(present, k, replace=False).tolist()):
@@ -160,8 +158,8 @@ def _by_classes(
                 used[label] += len(taken)
                 wanted -= len(taken)
                 drawn.append(taken)
-        parts.append(np.concatenate(drawn))
-    return parts
+        indices.append(np.concatenate(drawn))
+    return indices
 
 
 def _dirichlet(y: np.ndarray, clients: int, alpha: float, stream: np.random.Generator) -> list[np.ndarray]:
@@ -171,13 +169,13 @@ def _dirichlet(y: np.ndarray, clients: int, alpha: float, stream: np.random.Gene
         sizes = _apportion(stream.dirichlet(np.full(clients, alpha)), len(members))
         for client, share in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
             shares[client].append(share)
-    parts = [np.concatenate(share) for share in shares]
+    indices = [np.concatenate(share) for share in shares]
     # A strong skew leaves clients without samples: each gets one from whoever holds most at that time.
-    for client, part in enumerate(parts):
+    for client, part in enumerate(indices):
         if len(part) == 0:
-            richest = max(range(clients), key=lambda other: len(parts[other]))
-            parts[richest], parts[client] = parts[richest][:-1], parts[richest][-1:]
-    return parts
+            richest = max(range(clients), key=lambda other: len(indices[other]))
+            indices[richest], indices[client] = indices[richest][:-1], indices[richest][-1:]
+    return indices
 
 
 def _by_writer(writers: np.ndarray | None, n: int, clients: int) -> list[np.ndarray]:
@@ -207,8 +205,8 @@ def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
     return np.diff(np.minimum(edges, total), prepend=0)
 
 
-def _finish(parts: Sequence[np.ndarray], n: int, name: str) -> Partition:
+def _finish(indices: Sequence[np.ndarray], n: int, name: str) -> Partition:
     # Sorted: batches are drawn by their own stream, so the order here carries no information.
-    parts = [np.sort(part).astype(np.int64) for part in parts]
-    uses = np.bincount(np.concatenate(parts), minlength=n)
-    return Partition(parts, float((uses > 1).sum() / n), name)
+    indices = [np.sort(part).astype(np.int64) for part in indices]
+    uses = np.bincount(np.concatenate(indices), minlength=n)
+    return Partition(indices, float((uses > 1).sum() / n), name)

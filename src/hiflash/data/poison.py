@@ -10,18 +10,18 @@ __all__ = ["flip_labels"]
 
 
 def flip_labels(
-    x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], malicious: Collection[int], classes: int
+    x: np.ndarray, y: np.ndarray, indices: Sequence[np.ndarray], malicious: Collection[int], classes: int
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Return samples, labels and parts in which malicious clients have label c as `classes - 1 - c`.
+    """Return samples, labels and indices in which malicious clients have label c as `classes - 1 - c`.
 
     They get copies of their samples: others may hold the same ones.
     """
-    poisoned = list(parts)
+    poisoned = list(indices)
     taken, size = [], len(y)
     for client in sorted(malicious):
-        taken.append(parts[client])
-        poisoned[client] = np.arange(size, size + len(parts[client]))
-        size += len(parts[client])
+        taken.append(indices[client])
+        poisoned[client] = np.arange(size, size + len(indices[client]))
+        size += len(indices[client])
     copies = np.concatenate(taken, dtype=np.int64)
     return (
         np.concatenate([x, x[copies]]),

@@ -48,7 +48,7 @@ def connect(address: str, workers: int) -> RayConnection:
     try:
         import ray
     except ImportError:
-        raise ConfigError("engine ray needs the package ray: pip install 'hiflash[ray]'") from None
+        raise ConfigError("executor ray needs the package ray: pip install 'hiflash[ray]'") from None
     owned = not ray.is_initialized()
     if owned:
         try:

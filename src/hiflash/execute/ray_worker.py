@@ -39,7 +39,7 @@ class Setup:
     solver: Mapping[str, Any]
     x: np.ndarray
     y: np.ndarray
-    parts: list[np.ndarray]
+    indices: list[np.ndarray]
     x_test: np.ndarray
     y_test: np.ndarray
     rules: RoundRules
@@ -57,7 +57,7 @@ class Setup:
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             x, y, x_test, y_test = map(torch.from_numpy, (self.x, self.y, self.x_test, self.y_test))
         return choose_trainer(
-            self.trainer, self.make_model, Samples(x, y, self.parts, x_test, y_test), self.solver
+            self.trainer, self.make_model, Samples(x, y, self.indices, x_test, y_test), self.solver
         )()
 
 

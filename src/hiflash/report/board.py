@@ -12,7 +12,7 @@ from rich.text import Text
 from hiflash.report.grid import cut
 from hiflash.report.units import UNKNOWN, count, duration, percent
 
-__all__ = ["MANY", "Board", "Cell"]
+__all__ = ["MANY", "Board", "RunState"]
 
 MANY = 10
 """With more cells than this, only the running ones have a line; the others are counted."""
@@ -30,7 +30,7 @@ _ASCII_TICKS = {"waiting": " ", "running": ">", "done": "+"}
 
 
 @dataclass
-class Cell:
+class RunState:
     """What is known of one run: its state and the latest numbers."""
 
     name: str
@@ -67,7 +67,7 @@ class Cell:
 class Board:
     """A rich renderable of all the cells, with the columns that the width has room for."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
+    def __init__(self, cells: Sequence[RunState]) -> None:
         self._cells = cells
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -82,7 +82,7 @@ class Board:
             yield Text(f"  {counts}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def _table(cells: Sequence[Cell], longest: int, options: ConsoleOptions) -> Table:
+def _table(cells: Sequence[RunState], longest: int, options: ConsoleOptions) -> Table:
     # One column less than the terminal: some wrap when the last one is written.
     columns, name_width, bar_width = _layout(longest, options.max_width - 1)
     table = Table.grid(padding=(0, _GAP, 0, 0))

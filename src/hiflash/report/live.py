@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from hiflash.report.board import MANY, Board, Cell
+from hiflash.report.board import MANY, Board, RunState
 from hiflash.report.units import percent
 
 __all__ = ["LiveView"]
@@ -31,7 +31,7 @@ class LiveView:
     def __init__(
         self, cells: Iterable[str], *, stream: TextIO | None = None, plain: bool | None = None
     ) -> None:
-        self._cells = {name: Cell(name) for name in cells}
+        self._cells = {name: RunState(name) for name in cells}
         self._stream = sys.stderr if stream is None else stream
         self._lock = RLock()
         self._said_at: dict[str, float] = {}
@@ -102,7 +102,7 @@ class LiveView:
 
     def _snapshot(self) -> Board:
         with self._lock:
-            return Board([Cell(c.name, c.state, c.latest) for c in self._cells.values()])
+            return Board([RunState(c.name, c.state, c.latest) for c in self._cells.values()])
 
     def _say(self, text: str) -> None:
         if self._live is not None:
@@ -114,7 +114,7 @@ class LiveView:
             self._stream.flush()
 
 
-def _plain_line(cell: Cell) -> str:
+def _plain_line(cell: RunState) -> str:
     shown = cell.shown()
     return (
         f"{cell.name}: {shown['%']}, accuracy {shown['acc']}, version {shown['version'].lstrip('v')}, "

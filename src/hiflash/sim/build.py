@@ -14,7 +14,7 @@ from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.compression import Codec, Downlink, Payloads, Uplink, make_codec
 from hiflash.core.cost import WanLink
-from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.edge import Edge, Workload
 from hiflash.core.selection import Selection, TierSelection, UniformSelection
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ConfigError
@@ -31,7 +31,7 @@ from hiflash.sim.simulator import Simulator, StandIn
 from hiflash.sim.world import World
 from hiflash.weights import Spec
 
-__all__ = ["check_clusters", "client_plan", "simulator"]
+__all__ = ["check_clusters", "simulator", "workload_of"]
 
 Log = Callable[[float, str, Mapping[str, Any]], None]
 
@@ -52,8 +52,10 @@ def simulator(
     Models have the shape `spec`, and their first `trained` numbers are learned. `recall` measures a model
     class by class, for methods that look at that.
     """
-    plans = {examples: client_plan(config, examples) for examples in np.unique(population.examples).tolist()}
-    of_clients = [plans[examples] for examples in population.examples.tolist()]
+    workloads = {
+        examples: workload_of(config, examples) for examples in np.unique(population.examples).tolist()
+    }
+    of_clients = [workloads[examples] for examples in population.examples.tolist()]
     download, upload = (
         make_codec(name, spec, config.wan.topk) for name in (config.wan.download, config.wan.upload)
     )
@@ -101,11 +103,11 @@ def simulator(
     )
 
 
-def client_plan(config: Config, examples: int) -> ClientPlan:
+def workload_of(config: Config, examples: int) -> Workload:
     """Return what a client with so many samples is asked for."""
     settings = config.client
     steps = local_steps(config, examples)
-    return ClientPlan(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
+    return Workload(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
 
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
@@ -188,14 +190,14 @@ def _edge(
     index: int,
     world: World,
     cluster: Sequence[int],
-    plans: Sequence[ClientPlan],
+    workloads: Sequence[Workload],
     trains: bool,
 ) -> Edge:
     edge = config.edge
     per_round = None if edge.clients_per_round == "all" else edge.clients_per_round
     return Edge(
         index,
-        {client: plans[client] for client in cluster},
+        {client: workloads[client] for client in cluster},
         edge_rounds=edge.edge_rounds,
         redraw=edge.redraw,
         clients_per_round=per_round,
@@ -215,7 +217,7 @@ def _mobility(
     population: Population,
     edges: Sequence[Edge],
     world: World,
-    plans: Sequence[ClientPlan],
+    workloads: Sequence[Workload],
     payloads: Payloads,
     log: Log,
 ) -> Mobility:
@@ -235,13 +237,13 @@ def _mobility(
     return Mobility(
         edges,
         world,
-        plans,
+        workloads,
         paths,
         population.labels,
         target,
         seed=config.seed,
         rates={"move": mobility.moves_per_s, "join": mobility.joins_per_s, "leave": mobility.leaves_per_s},
-        absent=min(len(plans) - 1, round(mobility.absent * len(plans))),  # somebody must be there
+        absent=min(len(workloads) - 1, round(mobility.absent * len(workloads))),  # somebody must be there
         repair_s=_number(mobility.repair_s),
         switching_cost=mobility.switching_cost,
         heterogeneity_weight=federation.heterogeneity_weight,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hiflash.core.edge import ClientPlan
+from hiflash.core.edge import Workload
 from hiflash.core.state import Stateful
 from hiflash.messages import ClientTask, Weights
 from hiflash.train.task import Trainer
@@ -21,7 +21,7 @@ class Centralized(Stateful):
     def __init__(
         self,
         weights: Weights,
-        plan: ClientPlan,
+        plan: Workload,
         trainer: Trainer,
         *,
         steps: int,

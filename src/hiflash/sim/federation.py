@@ -21,7 +21,7 @@ from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
 from hiflash.methods.registry import threshold_policy
-from hiflash.sim.build import check_clusters, client_plan, simulator
+from hiflash.sim.build import check_clusters, simulator, workload_of
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.population import Population, populate
 from hiflash.sim.session import Engine
@@ -60,7 +60,7 @@ class Federation:
     def engine(self, log: Log) -> Engine:
         """Return the engine that this configuration asks for, at its start."""
         if self.config.cloud.schedule == "centralized" and self.pool is not None:
-            plan = client_plan(self.config, int(self.population.examples[0]))
+            plan = workload_of(self.config, int(self.population.examples[0]))
             steps, seed = self.config.stop.steps, self.config.seed
             return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)
         recall = None if self.pool is None else self.recall
@@ -87,14 +87,14 @@ def build(
     config: Config,
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
-    parts: Sequence[Any] | None = None,
+    indices: Sequence[Any] | None = None,
 ) -> Federation:
-    """Return the federation of a configuration; `data`, `model` and `parts` are a user's own."""
+    """Return the federation of a configuration; `data`, `model` and `indices` are a user's own."""
     from hiflash.train.models import batch_norm_spans, initial_weights
 
     data, name, make = _materials(config, data, model)
     initial, spec, trainable = initial_weights(make, config.seed)
-    population = populate(config, data, parts, spec.size)
+    population = populate(config, data, indices, spec.size)
     check_clusters(config, population.clusters)
     if config.cloud.schedule == "async":
         threshold_policy(config)  # an agent that cannot be used is an error before anything is written
@@ -157,7 +157,7 @@ def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
 def _pool(
     config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module], local: Spans
 ) -> WorkerPool | RayExecutor:
-    """Return the workers of the engine that the configuration asks for."""
+    """Return the workers of the executor that the configuration asks for."""
     import torch
 
     from hiflash.train.choose import choose_trainer
@@ -169,14 +169,16 @@ def _pool(
         )
     device = resolve_device(_device(config))
     rules = RoundRules(config.edge.rule(), _attack(config), local)
-    (x_array, x_test_array), y_array, parts = data.normalised(), data.y, population.split.parts
+    (x_array, x_test_array), y_array, indices = data.normalised(), data.y, population.split.indices
     if rules.attack.kind == "label_flip":
-        x_array, y_array, parts = flip_labels(x_array, y_array, parts, rules.attack.malicious, data.classes)
+        x_array, y_array, indices = flip_labels(
+            x_array, y_array, indices, rules.attack.malicious, data.classes
+        )
     by_class = np.argsort(data.y_test, kind="stable")  # so that one class can be tested: see `recall`
     x_test_array, y_test_array = x_test_array[by_class], data.y_test[by_class]
     arrays = (x_array, y_array, x_test_array, y_test_array)
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
-    samples = Samples(x, y, parts, x_test, y_test)
+    samples = Samples(x, y, indices, x_test, y_test)
     client, workers = config.client, config.workers or os.cpu_count() or 1
     solver = {
         "batch": client.batch,
@@ -187,14 +189,14 @@ def _pool(
         "augment": config.data.augment,
     }
     make_trainer = choose_trainer(config.trainer, make, samples, solver)
-    if config.engine == "local":
+    if config.executor == "local":
         return WorkerPool(make_trainer, workers, len(data.y_test), rules)
     from hiflash.execute.ray_cluster import connect
     from hiflash.execute.ray_executor import RayExecutor
     from hiflash.execute.ray_worker import Setup
 
     trainer = make_trainer().name
-    setup = Setup(trainer, make, solver, x_array, y_array, parts, x_test_array, y_test_array, rules)
+    setup = Setup(trainer, make, solver, x_array, y_array, indices, x_test_array, y_test_array, rules)
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
@@ -207,8 +209,8 @@ def _attack(config: Config) -> Attack:
 
 def _device(config: Config) -> str:
     """Return the device to train on. Ray's workers use their processors."""
-    if config.engine == "local":
+    if config.executor == "local":
         return config.device
     if config.device not in ("auto", "cpu"):
-        raise ConfigError(f'engine ray trains on processors, not on device {config.device}; use "cpu"')
+        raise ConfigError(f'executor ray trains on processors, not on device {config.device}; use "cpu"')
     return "cpu"

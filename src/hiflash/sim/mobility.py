@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hiflash.core.association.membership import ABSENT, Membership, homes
 from hiflash.core.association.repair import Placement
 from hiflash.core.association.strategies import label_distribution
-from hiflash.core.edge import ClientPlan, Edge
+from hiflash.core.edge import Edge, Workload
 from hiflash.core.state import Stateful, record
 from hiflash.messages import CheckIn, ClusterChange
 from hiflash.seeding import rng
@@ -60,7 +60,7 @@ class Mobility(Stateful):
         self,
         edges: Sequence[Edge],
         world: World,
-        plans: Sequence[ClientPlan],
+        workloads: Sequence[Workload],
         paths: Paths,
         labels: npt.NDArray[np.int64] | None,
         target: Floats | None,
@@ -76,9 +76,9 @@ class Mobility(Stateful):
     ) -> None:
         self.edges = edges
         self.world = world
-        self.plans = plans
+        self.workloads = workloads
         self.paths = paths
-        self.labels = np.zeros((len(plans), 0), dtype=np.int64) if labels is None else labels
+        self.labels = np.zeros((len(workloads), 0), dtype=np.int64) if labels is None else labels
         self.overall = label_distribution(self.labels.sum(axis=0))
         self.target = self.overall if target is None else target
         self.seed = seed
@@ -88,9 +88,9 @@ class Mobility(Stateful):
         self.heterogeneity_weight = heterogeneity_weight
         self.capacity = capacity
         self.log = log
-        place = homes([edge.everyone for edge in edges], len(plans))
+        place = homes([edge.everyone for edge in edges], len(workloads))
         home = place.copy()
-        home[rng(seed, "mobility", "absent").choice(len(plans), size=absent, replace=False)] = ABSENT
+        home[rng(seed, "mobility", "absent").choice(len(workloads), size=absent, replace=False)] = ABSENT
         self.membership = Membership(place, home)
         self.placement = self._placement()
         self.send_s = paths.at_first()
@@ -180,7 +180,7 @@ class Mobility(Stateful):
         for client, move in self.moved.items():
             self._put(client, move)
         for edge in self.edges:
-            edge.enrol({client: self.plans[client] for client in edge.taken})
+            edge.enrol({client: self.workloads[client] for client in edge.taken})
             self._refresh(edge.edge)
 
     def _repair(self, placement: Placement, now: float) -> list[Any]:
@@ -224,7 +224,7 @@ class Mobility(Stateful):
         for index, clients in leaving.items():
             self.steps |= self.edges[index].recluster(clients, {})
         for index, clients in entering.items():
-            brought = {client: (self.plans[client], self.steps.pop(client, 0)) for client in clients}
+            brought = {client: (self.workloads[client], self.steps.pop(client, 0)) for client in clients}
             self.edges[index].recluster((), brought)
         effects: list[Any] = []
         for index in sorted({*leaving, *entering}):

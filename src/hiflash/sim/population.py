@@ -10,7 +10,7 @@ import numpy as np
 
 from hiflash.config import Config
 from hiflash.core.association.strategies import Clusters, js_per_edge
-from hiflash.data import Dataset, Partition, label_counts, own_parts, partition
+from hiflash.data import Dataset, Partition, label_counts, own_indices, partition
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 from hiflash.sim.clusters import cluster_clients
@@ -38,7 +38,7 @@ class Population:
         return [] if self.labels is None else js_per_edge(self.labels, clusters)
 
 
-def populate(config: Config, data: Dataset | None, parts: Sequence[Any] | None, values: int) -> Population:
+def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None, values: int) -> Population:
     """Return the clients that a configuration asks for; a model sent has `values` numbers."""
     clients = config.federation.clients
     features = FEATURES if data is None else int(np.prod(data.x.shape[1:]))
@@ -50,9 +50,9 @@ def populate(config: Config, data: Dataset | None, parts: Sequence[Any] | None, 
         split = Partition([np.arange(len(data.y))], 0.0, "pooled")
         examples = np.array([len(data.y)])
     else:
-        split = _split(config, data, parts)
-        examples = np.array([len(part) for part in split.parts])
-        labels = label_counts(data.y, split.parts, data.classes)
+        split = _split(config, data, indices)
+        examples = np.array([len(part) for part in split.indices])
+        labels = label_counts(data.y, split.indices, data.classes)
     resources = draw_resources(config, examples, features, values)
     centralized = config.cloud.schedule == "centralized"
     edge_clusters = [[0]] if centralized else cluster_clients(config, resources, labels)
@@ -60,13 +60,15 @@ def populate(config: Config, data: Dataset | None, parts: Sequence[Any] | None, 
     return Population(examples, features, clusters, edge_clusters, split, labels, resources)
 
 
-def _split(config: Config, data: Dataset, parts: Sequence[Any] | None) -> Partition:
+def _split(config: Config, data: Dataset, indices: Sequence[Any] | None) -> Partition:
     clients = config.federation.clients
-    if parts is None:
+    if indices is None:
         stream = rng(config.seed, "partition")
         return partition(
             config.data.partition, data.y, clients, stream, classes=data.classes, writers=data.writers
         )
-    if len(parts) != clients:
-        raise ConfigError(f"parts has {len(parts)} clients, federation.clients is {clients}; make them equal")
-    return own_parts(parts, len(data.y))
+    if len(indices) != clients:
+        raise ConfigError(
+            f"indices has {len(indices)} clients, federation.clients is {clients}; make them equal"
+        )
+    return own_indices(indices, len(data.y))

@@ -365,7 +365,7 @@ class Simulator(Stateful):
                 lease_id=opened.lease_id,
                 round=opened.index,
                 weights=task,
-                examples=edge.plans[task.client].examples,
+                examples=edge.workloads[task.client].examples,
                 loss=math.nan,
                 compute_s=seconds[task.client][0],
                 send_s=seconds[task.client][1],

@@ -16,7 +16,7 @@ from hiflash.sim.result import Result
 from hiflash.study.cells import Cell, Watcher, listed, policy_settings, seed_numbers
 from hiflash.study.run_cells import run_cells
 
-__all__ = ["CHECK_SEEDS", "FIT_SEEDS", "Calibration", "calibrate", "finish", "plan"]
+__all__ = ["CHECK_SEEDS", "FIT_SEEDS", "Calibration", "calibrate", "calibration_cells", "finish"]
 
 FIT_SEEDS = (200, 201, 202, 203, 204, 205, 206, 207)
 CHECK_SEEDS = (100, 101, 102)
@@ -106,7 +106,7 @@ def calibrate(
     The runs are kept in `directory`: calling again goes on with what was interrupted and does not repeat
     what is finished.
     """
-    cells = plan(
+    cells = calibration_cells(
         config,
         fit_seeds=fit_seeds,
         check_seeds=check_seeds,
@@ -117,7 +117,7 @@ def calibrate(
     return finish(cells, results)
 
 
-def plan(
+def calibration_cells(
     config: str | Path | None = None,
     *,
     fit_seeds: Sequence[int] = FIT_SEEDS,

@@ -71,7 +71,7 @@ def policy_settings(policy: str) -> dict[str, Any]:
 
 
 def split_own(
-    settings: dict[str, Any], data: Any, model: Any, parts: Any
+    settings: dict[str, Any], data: Any, model: Any, indices: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and the user's own objects: `data` and `model` may be sections of settings too."""
     if isinstance(data, Mapping):
@@ -81,4 +81,4 @@ def split_own(
     for name, value in (("data.name", data), ("model.name", model)):
         if value is not None:
             settings = {**settings, name: "own"}
-    return settings, {"data": data, "model": model, "parts": parts}
+    return settings, {"data": data, "model": model, "indices": indices}

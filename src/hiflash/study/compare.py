@@ -18,7 +18,7 @@ from hiflash.sim.result import Result
 from hiflash.study.cells import Cell, Watcher, listed, seed_numbers, split_own
 from hiflash.study.run_cells import run_cells
 
-__all__ = ["Comparison", "compare", "plan"]
+__all__ = ["Comparison", "compare", "comparison_cells"]
 
 DEFAULT_METHODS = ("fedavg", "hierfavg", "hifl")
 DEFAULT_SEEDS = 2
@@ -74,7 +74,7 @@ def compare(
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
-    parts: Sequence[Any] | None = None,
+    indices: Sequence[Any] | None = None,
     **settings: Any,
 ) -> Comparison:
     """Run every method and variant on every partition with every seed and return all results.
@@ -83,10 +83,10 @@ def compare(
     "cloud.mixing": "delta"}}`. What is not given is read from the file's section `[compare]`. A setting
     that does not apply to a method is left out for it. `run_cells` says what `directory` and `processes` do.
     """
-    settings, own = split_own(settings, data, model, parts)
-    if parts is not None and partitions is not None:
-        raise ConfigError("partitions deal out the samples, and so do parts; leave one of them out")
-    cells = plan(
+    settings, own = split_own(settings, data, model, indices)
+    if indices is not None and partitions is not None:
+        raise ConfigError("partitions deal out the samples, and so do indices; leave one of them out")
+    cells = comparison_cells(
         config, methods=methods, variants=variants, partitions=partitions, seeds=seeds, settings=settings
     )
     results = run_cells(
@@ -95,7 +95,7 @@ def compare(
     return Comparison(cells, results, None if directory is None else Path(directory))
 
 
-def plan(
+def comparison_cells(
     config: str | Path | None = None,
     *,
     methods: Sequence[str] | None = None,

@@ -29,7 +29,7 @@ def run(
     *,
     data: Dataset | Mapping[str, Any] | None = None,
     model: nn.Module | Callable[[], nn.Module] | Mapping[str, Any] | None = None,
-    parts: Sequence[Any] | None = None,
+    indices: Sequence[Any] | None = None,
     directory: str | Path | None = None,
     progress: Progress | None = None,
     pause: Callable[[], bool] | None = None,
@@ -50,7 +50,7 @@ def run(
     if isinstance(model, Mapping):
         settings["model"], model = model, None
     chosen = _config(config, settings, data, model)
-    federation = build(chosen, data, model, parts)
+    federation = build(chosen, data, model, indices)
     try:
         if directory is None:
             return _Run(federation, None, progress, pause).go()
@@ -67,27 +67,27 @@ def resume(
     directory: str | Path,
     *,
     workers: int | None = None,
-    engine: str | None = None,
+    executor: str | None = None,
     ray_address: str | None = None,
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
-    parts: Sequence[Any] | None = None,
+    indices: Sequence[Any] | None = None,
     progress: Progress | None = None,
     pause: Callable[[], bool] | None = None,
 ) -> Result:
     """Go on with a run that was stopped and return its result; a finished one is only read.
 
-    Workers and engine may be others than before.
+    Workers and executor may be others than before.
     """
     folder = RunDirectory.open(Path(directory))
     try:
         if folder.finished:
             return Result.from_dict(folder.result(), path=folder.path)
-        given = {"workers": workers, "engine": engine, "ray.address": ray_address}
+        given = {"workers": workers, "executor": executor, "ray.address": ray_address}
         overrides = {key: value for key, value in given.items() if value is not None}
         config = Config.load(folder.path / "config.toml", overrides)
         state = folder.load()
-        federation = build(config, data, model, parts)
+        federation = build(config, data, model, indices)
         try:
             going = _Run(federation, folder, progress, pause)
             if state is not None:

@@ -48,7 +48,7 @@ def run_cells(
         for cell in cells:
             _check_reusable(folder / cell.name, cell)
     common = cells[0].config
-    wanted = common.ray.address if common.engine == "ray" else None
+    wanted = common.ray.address if common.executor == "ray" else None
     with _connected_to_ray(wanted, common.workers) as ray_address:
         # Other processes know neither a user's own objects nor what was registered here.
         if processes > 1 and folder is not None and not own and not registered():
@@ -133,7 +133,7 @@ def _run_here(
     }
     path = None if folder is None else folder / cell.name
     if path is not None and path.exists():
-        result = resume(path, engine=cell.config.engine, **common)
+        result = resume(path, executor=cell.config.executor, **common)
     else:
         result = run(cell.config, directory=path, **common)
     watcher.finished(cell.name, result.to_dict())
@@ -262,7 +262,7 @@ def _cell_process(
     try:
         with _connected_to_ray(ray_address, settings["workers"]):
             if Path(path).exists():
-                resume(path, workers=settings["workers"], engine=settings["engine"], **common)
+                resume(path, workers=settings["workers"], executor=settings["executor"], **common)
             else:
                 run(Config.load(None, settings), directory=path, **common)
     except Paused:

@@ -18,7 +18,7 @@ from hiflash.sim.result import Result
 from hiflash.study.cells import Cell, Watcher, listed, seed_numbers, split_own
 from hiflash.study.run_cells import run_cells
 
-__all__ = ["BY", "Sweep", "chosen_metric", "plan", "sweep"]
+__all__ = ["BY", "Sweep", "chosen_metric", "sweep", "sweep_cells"]
 
 DEFAULT_SEEDS = 1
 LONG_NAME = 70
@@ -89,7 +89,7 @@ def sweep(
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
-    parts: Sequence[Any] | None = None,
+    indices: Sequence[Any] | None = None,
     **settings: Any,
 ) -> Sweep:
     """Run every combination of the values in `grid` with every seed and return all results.
@@ -97,8 +97,8 @@ def sweep(
     `grid={"cloud.alpha": [0.5, 0.7], "cloud.penalty": [0.9, 1.0]}` makes four points. What is not given is
     read from the file's section `[sweep]`. `run_cells` says what `directory` and `processes` do.
     """
-    settings, own = split_own(settings, data, model, parts)
-    cells = plan(config, grid=grid, seeds=seeds, settings=settings)
+    settings, own = split_own(settings, data, model, indices)
+    cells = sweep_cells(config, grid=grid, seeds=seeds, settings=settings)
     by = chosen_metric(config, by, cells)
     results = run_cells(
         cells, directory=directory, processes=processes, watcher=watcher, pause=pause, own=own
@@ -106,7 +106,7 @@ def sweep(
     return Sweep(cells, results, by, None if directory is None else Path(directory))
 
 
-def plan(
+def sweep_cells(
     config: str | Path | None = None,
     *,
     grid: Mapping[str, Sequence[Any]] | None = None,

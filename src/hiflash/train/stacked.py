@@ -71,7 +71,7 @@ class StackedTrainer(TorchTrainer):
         self._coupled = self._couples_samples(x)
         self.flat.values.copy_(start)
         saved = self._check(x, y, start)
-        largest = min(batch, max(len(part) for part in samples.parts))
+        largest = min(batch, max(len(part) for part in samples.indices))
         task_bytes = saved * largest // PROBE_SAMPLES + 6 * start.nbytes
         self.at_once = max(1, min(MOST_TASKS, MEMORY // task_bytes))
 
@@ -96,7 +96,7 @@ class StackedTrainer(TorchTrainer):
         velocity = torch.zeros_like(values[:, :trainable]) if self.momentum else None
         rates = torch.tensor([task.lr for task in tasks], dtype=torch.float32, device=device)[:, None]
         losses = torch.zeros(len(tasks), tasks[0].steps, device=device)
-        plans = [task_batches(task, self.samples.parts[task.client], self.batch) for task in tasks]
+        plans = [task_batches(task, self.samples.indices[task.client], self.batch) for task in tasks]
         for step in range(tasks[0].steps):
             batches = [plan[step] for plan in plans if len(plan) > step]
             for rows in self._groups(batches):

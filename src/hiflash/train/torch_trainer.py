@@ -28,11 +28,11 @@ _drawing = threading.Lock()
 
 @dataclass(frozen=True)
 class Samples:
-    """The data as normalised tensors that all workers share; `parts` says who has which training sample."""
+    """The data as normalised tensors that all workers share; `indices` says who has which training sample."""
 
     x: Tensor
     y: Tensor
-    parts: list[np.ndarray]
+    indices: list[np.ndarray]
     x_test: Tensor
     y_test: Tensor
 
@@ -115,7 +115,7 @@ class TorchTrainer:
         return right, loss
 
     def _train(self, task: ClientTask) -> TaskResult:
-        flat, part = self.flat, self.samples.parts[task.client]
+        flat, part = self.flat, self.samples.indices[task.client]
         flat.load(task.weights)
         flat.module.train()
         trained = flat.values[: flat.trainable]

@@ -95,7 +95,7 @@ def test_the_worst_edge_is_measured_on_the_saved_model(
     assert hits / tested.total() == pytest.approx(result["accuracy"])
     for cluster, accuracy in zip(federation.population.clusters, edges["edge_accuracy"], strict=True):
         labels = [
-            y for client in cluster for y in federation.data.y[federation.population.split.parts[client]]
+            y for client in cluster for y in federation.data.y[federation.population.split.indices[client]]
         ]
         assert accuracy == pytest.approx(sum(recall[label] for label in labels) / len(labels))
     assert edges["granted"] == result["grants_per_edge"]

@@ -360,7 +360,7 @@ def test_data_that_c_would_read_out_of_bounds_are_refused() -> None:
     with pytest.raises(ConfigError, match="label"):
         NativeTrainer(perceptron, replace(samples, y=samples.y + 1), **arguments)
     with pytest.raises(ValueError, match="part"):
-        NativeTrainer(perceptron, replace(samples, parts=[np.array([len(samples.x)])]), **arguments)
+        NativeTrainer(perceptron, replace(samples, indices=[np.array([len(samples.x)])]), **arguments)
     with pytest.raises(NativeUnavailable, match="float64"):
         NativeTrainer(perceptron, replace(samples, x=samples.x.double()), **arguments)
     with pytest.raises(ValueError, match="parameters"):

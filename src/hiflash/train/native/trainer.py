@@ -70,11 +70,11 @@ class NativeTrainer:
         self.workspace = _aligned(self.library.workspace_floats())
         self.batch = batch
         self.hyper = (mu, momentum, weight_decay, clip_norm)
-        self.parts = samples.parts
+        self.indices = samples.indices
         self.x, self.y = _arrays(samples.x, samples.y, stages[-1].outs)
         self.x_test, self.y_test = _arrays(samples.x_test, samples.y_test, stages[-1].outs)
         # C does not look at bounds.
-        if any(len(part) and not 0 <= part.min() <= part.max() < len(self.x) for part in self.parts):
+        if any(len(part) and not 0 <= part.min() <= part.max() < len(self.x) for part in self.indices):
             raise ValueError(f"a part has a sample that is not among the {len(self.x)} there are")
 
     def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
@@ -93,7 +93,7 @@ class NativeTrainer:
         return int(right), loss.value
 
     def _train(self, task: ClientTask) -> TaskResult:
-        batches = task_batches(task, self.parts[task.client], self.batch)
+        batches = task_batches(task, self.indices[task.client], self.batch)
         index = np.concatenate(batches).astype(np.int64, copy=False)
         sizes = np.array([len(batch) for batch in batches], np.int32)
         values = self._checked(task.weights).copy()
