@@ -31,7 +31,7 @@ from hiflash.control.networks import make_agent, q_network
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.execute.executor import RoundWork
 from hiflash.execute.ray_cluster import connect
-from hiflash.messages import ClientTask
+from hiflash.messages import Assignment
 from hiflash.sim.federation import build
 from hiflash.store.agent_file import save_agent
 from hiflash.study import run as experiment
@@ -294,8 +294,8 @@ def seeded_module() -> nn.Module:
 
 
 def work(lease: int, index: int, base: Any, due: float = 0.0) -> RoundWork:
-    tasks = tuple(ClientTask(client, 3 * index, 3, 0.05, None, 0) for client in (0, 3, 5))
-    return RoundWork(lease, index, tasks, (10, 20, 30), 2, base, due)
+    assignments = tuple(Assignment(client, 3 * index, 3, 0.05, 0) for client in (0, 3, 5))
+    return RoundWork(lease, index, assignments, (10, 20, 30), 2, base, {}, due)
 
 
 def pause_after(events: int) -> Callable[[], bool]:

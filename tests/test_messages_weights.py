@@ -162,7 +162,7 @@ def test_order_in_the_file_does_not_matter_and_metadata_is_ignored():
     assert from_bytes(pack(header, body), SPEC).tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-# R10: hostile bytes.
+# hostile bytes.
 
 
 @given(st.binary(max_size=400))

@@ -17,7 +17,7 @@ from hiflash.core.attack import draw_malicious
 from hiflash.data import flip_labels
 from hiflash.errors import ConfigError, Paused
 from hiflash.execute.executor import LazyExecutor
-from hiflash.sim.build import simulator
+from hiflash.sim.build import Materials, simulator
 from hiflash.sim.federation import build
 from hiflash.train.models import FlatModel, batch_norm_spans, resnet
 from hiflash.weights import cut, graft
@@ -104,14 +104,13 @@ def test_it_does_not_matter_when_a_round_is_computed(variant: str) -> None:
         federation = build(config, DATA, model_of(settings))
         pool = federation.pool
         executor: Any = LazyExecutor(pool, pool.rules) if lazy else pool
-        shape = federation.spec, federation.parameters
-        engine = simulator(
-            config, federation.population, federation.initial, *shape, executor, None, lambda *_: None
-        )
+        engine = simulator(config, federation.population, federation.start, Materials(executor=executor))
         engine.start()
         while max(engine.used().values()) < 1:
             engine.step()
-        digests.append((engine.weights.tobytes(), {k: v.tobytes() for k, v in sorted(engine.kept.items())}))
+        digests.append(
+            (engine.weights.tobytes(), {k: v.tobytes() for k, v in sorted(engine.training.kept.items())})
+        )
         federation.close()
     assert digests[0] == digests[1]
 

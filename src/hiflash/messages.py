@@ -1,35 +1,49 @@
-"""The vocabulary that clients, edges, the cloud and every engine share.
+"""The vocabulary of clients, edges and cloud, in the simulator and over a network.
 
-Messages are plain frozen data: they carry `now` in seconds of whatever clock the engine keeps, and
-nothing in them refers to a file, a socket or a process. `Cloud` and `Edge` turn them into each other.
-Some that every lease needs are tuples, which take a third of the time of a frozen dataclass to make.
+Messages are plain frozen data. They carry `now` in seconds of the receiver's clock, and nothing in them
+refers to a file, a socket or a process. `Cloud.handle` and `Edge.handle` take the events below and return
+the effects. Messages of every lease are tuples, which are made in a third of a frozen dataclass's time.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.estimates import EdgeCosts, Estimates
+
 __all__ = [
     "Abandon",
+    "Ask",
+    "Assignment",
     "Cancel",
     "CheckIn",
     "ClientTask",
     "ClientUpdate",
+    "CloudAnswer",
+    "CloudEffect",
+    "CloudEvent",
     "ClusterChange",
     "Deadline",
     "EdgeCosts",
+    "EdgeEffect",
+    "EdgeEvent",
+    "Estimates",
     "Expired",
     "Grant",
+    "Hello",
     "Measure",
     "Measured",
     "Model",
     "Proceed",
     "Progress",
+    "Promise",
+    "Received",
+    "Recluster",
     "Refuse",
     "Report",
     "Round",
@@ -38,33 +52,21 @@ __all__ = [
     "Upload",
     "Verdict",
     "Weights",
+    "Welcome",
 ]
 
 Weights: TypeAlias = npt.NDArray[np.float32]
 """A model as one flat float32 vector; a `weights.Spec` says which part of it is which tensor."""
 
-Model: TypeAlias = Any
-"""Weights, or an engine's promise of them: an `Edge` hands models on and never looks inside one."""
+
+class Promise:
+    """A model that is still to be computed. Executors say how, in a subclass; edges only hand it on."""
+
+    __slots__ = ()
 
 
-class EdgeCosts(NamedTuple):
-    """What an edge expects its next lease to take: seconds of client work, of sending, and of waiting."""
-
-    compute_s: float
-    send_s: float
-    down_s: float
-    train_s: float
-    up_s: float
-
-    @property
-    def valid(self) -> bool:
-        """Return whether every number is one that time can have."""
-        return min(self) >= 0 and sum(self) < math.inf
-
-    @property
-    def duration_s(self) -> float:
-        """Return the seconds from grant to arrival at the cloud."""
-        return self.down_s + self.train_s + self.up_s
+Model: TypeAlias = Weights | Promise
+"""A model, or the promise of one."""
 
 
 class CheckIn(NamedTuple):
@@ -78,6 +80,23 @@ class CheckIn(NamedTuple):
     def at(self, now: float) -> CheckIn:
         """Return the same request, made now."""
         return CheckIn(self.edge, self.request_id, self.costs, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """An edge has started, or started again: what it had of the model and of its requests is gone."""
+
+    edge: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The answer to `Hello`: the edge's last request, after which it goes on counting."""
+
+    edge: int
+    request_id: int
+    now: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +122,14 @@ class Grant:
 
 
 class Refuse(NamedTuple):
-    """No grant this time: the policy said no (`refused`) or the threshold would be broken (`waited`)."""
+    """No grant this time.
+
+    The policy said no (`refused`), a threshold would be broken (`waited`), or the costs are no durations.
+    """
 
     edge: int
     request_id: int
-    reason: str
+    reason: Literal["refused", "waited", "costs"]
     retry_after: float
     now: float
 
@@ -129,7 +151,7 @@ class Verdict(NamedTuple):
 
     edge: int
     lease_id: int
-    status: str
+    status: Literal["applied", "buffered", "rejected"]
     staleness: int
     version: int
     reason: str
@@ -217,55 +239,65 @@ class RoundApplied:
     now: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClientTask:
-    """Some local steps of one client from one model: the same task always gives the same result.
-
-    `kept` are values of the client's own that replace some of the model's, where a client keeps any.
-    """
+class Assignment(NamedTuple):
+    """Some local steps of one client, from whatever model its edge round starts with."""
 
     client: int
     first_step: int
     steps: int
     lr: float
-    weights: Model
     seed: int
-    kept: Weights | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientTask:
+    """An assignment and the model it starts from: the same task always gives the same result."""
+
+    client: int
+    first_step: int
+    steps: int
+    lr: float
+    weights: Weights
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientUpdate:
-    """What a client made of a task, and how long computing and sending it took."""
+    """What a client made of a task. `compute_s` is the client's own word; its edge measures the rest."""
 
     client: int
     lease_id: int
     round: int
-    weights: Model
+    weights: Weights
     examples: int
     loss: float
     compute_s: float
-    send_s: float
     now: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """An edge starts an edge round: these tasks go to its clients, who have until `deadline`."""
+    """An edge starts an edge round from a model: these clients have until `deadline`."""
 
     edge: int
     lease_id: int
     index: int
-    tasks: tuple[ClientTask, ...]
+    model: Model
+    work: tuple[Assignment, ...]
     deadline: float
     now: float
 
 
 class Report(NamedTuple):
-    """All that came of an edge round at once, where nothing is trained and nobody sends a model."""
+    """All that came of an edge round at once, told by whoever knows it without asking the clients.
+
+    `model` is the promise of what they made, None where nothing is trained.
+    """
 
     lease_id: int
     round: int
     clients: tuple[int, ...]
+    model: Promise | None
     compute_s: float
     send_s: float
     now: float
@@ -278,3 +310,42 @@ class Deadline:
     lease_id: int
     round: int
     now: float
+
+
+class Ask(NamedTuple):
+    """An edge is told to ask for the model."""
+
+    now: float
+
+
+class Received(NamedTuple):
+    """An answer of the cloud reaches its edge.
+
+    `took_s` are the seconds that the model was on its way: down for a grant, up for a verdict, None if
+    nobody knows. Whoever runs the edge measures them: two machines' clocks cannot be subtracted.
+    """
+
+    answer: CloudAnswer
+    took_s: float | None
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recluster:
+    """An edge between two leases gets another cluster, whose rounds are expected to take so long.
+
+    `entering` maps each new client to the steps it has taken so far: its data order and learning rate go on
+    from there. `estimates` is None if nobody is left.
+    """
+
+    leaving: tuple[int, ...]
+    entering: Mapping[int, int]
+    estimates: Estimates | None
+    now: float
+
+
+CloudEvent: TypeAlias = Hello | CheckIn | Upload | Progress | Abandon | ClusterChange | Slot | Measured
+CloudAnswer: TypeAlias = Grant | Refuse | Verdict | Proceed | Cancel
+CloudEffect: TypeAlias = CloudAnswer | Welcome | Expired | RoundApplied | Measure
+EdgeEvent: TypeAlias = Ask | Received | ClientUpdate | Deadline | Report | Recluster
+EdgeEffect: TypeAlias = CheckIn | Round | Progress | Upload | Abandon

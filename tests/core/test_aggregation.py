@@ -91,7 +91,7 @@ def test_the_rule_of_everybody_is_the_mean_by_samples():
 )
 def test_how_many_models_a_rule_needs(rule: Rule, least: int):
     assert rule.least == least
-    updates = [ClientUpdate(k, 1, 0, np.float32([k]), 1, 0.0, 0.0, 0.0, 0.0) for k in range(least)]
+    updates = [ClientUpdate(k, 1, 0, np.float32([k]), 1, 0.0, 0.0, 0.0) for k in range(least)]
     made = combine_clients(updates, 1, np.float32([0]), rule)
     assert made is not None
     assert made[1] == tuple(range(least))
@@ -100,7 +100,7 @@ def test_how_many_models_a_rule_needs(rule: Rule, least: int):
 
 def test_a_model_that_is_not_finite_counts_as_none_for_every_rule():
     values = [5.0, math.nan, 1.0, math.inf, 3.0]
-    updates = [ClientUpdate(k, 1, 0, np.float32([v]), 1, 0.0, 0.0, 0.0, 0.0) for k, v in enumerate(values)]
+    updates = [ClientUpdate(k, 1, 0, np.float32([v]), 1, 0.0, 0.0, 0.0) for k, v in enumerate(values)]
     weights, clients = combine_clients(updates, 3, np.float32([0]), Rule("median"))
     assert weights.tolist() == [3.0]
     assert clients == (0, 2, 4)

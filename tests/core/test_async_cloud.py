@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 
 from hiflash.core.async_cloud import ENFORCEMENTS, AsyncCloud
-from hiflash.core.mixing import Buffer, Delta, Interpolate
+from hiflash.core.compression import Downlink, TopK
+from hiflash.core.mixing import Buffer, Delta, Interpolate, TierWeighting
+from hiflash.core.state import Stateful
 from hiflash.core.thresholds.fixed import FixedThreshold
 from hiflash.core.thresholds.random import RandomThreshold
 from hiflash.core.weighting import Constant, Exponential
+from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Cancel,
     CheckIn,
     EdgeCosts,
     Grant,
+    Hello,
     Proceed,
     Progress,
     Refuse,
@@ -408,3 +412,104 @@ def test_a_place_goes_to_the_next_one_when_the_drawn_one_may_not_start():
     answers = cloud.handle(Slot(0, 0.0))
     assert [type(answer) for answer in answers] == [Grant, Refuse, Refuse]
     assert not cloud.waiting
+
+
+# A rule or policy that fails, or whose result is refused, leaves its own state as it was.
+
+
+class Careless(Stateful):
+    """A mixing rule that changes its state before it looks at anything."""
+
+    STATE = ("seen",)
+
+    def __init__(self, result):
+        self.seen = []
+        self.result = result
+
+    def mix(self, weights, update, base, edge, staleness):
+        self.seen.append(float(update[0]))
+        return self.result(weights, update)
+
+
+BIG = 3e38
+
+
+@pytest.mark.parametrize(
+    "mixing",
+    [
+        Delta(1.0, Constant(), momentum=0.5),
+        Buffer(1.0, Constant(), 2),
+        Buffer(1.0, Constant(), 3),
+        TierWeighting(5),
+        Careless(lambda weights, update: weights + update),
+    ],
+    ids=["delta", "full buffer", "buffer", "tiers", "careless"],
+)
+def test_an_update_that_overflows_leaves_no_trace_in_the_rule(mixing):
+    cloud = make(enforce="discard", mixing=mixing)
+    grants = [grant for edge in range(4) for grant in ask(cloud, edge)]
+    deliver(cloud, grants[0], 8.0 if not isinstance(mixing, Buffer) else BIG)
+    before = copy.deepcopy(cloud.mixing.snapshot())
+    if isinstance(mixing, TierWeighting):
+        mixing.mix = lambda *arguments: np.float32([np.inf]) + 0 * TierWeighting.mix(mixing, *arguments)
+    refused = deliver(cloud, grants[1], BIG)
+    if isinstance(mixing, Delta | Careless):  # one big step is fine, the second overflows
+        before = copy.deepcopy(cloud.mixing.snapshot())
+        refused = deliver(cloud, grants[2], BIG)
+    assert (refused[0].status, refused[0].reason) == ("rejected", "not finite")
+    assert repr(cloud.mixing.snapshot()) == repr(before)
+
+
+def test_a_mixing_rule_that_raises_is_as_it_was_and_its_error_passes_through():
+    cloud = make(mixing=Careless(lambda weights, update: 1 // 0))
+    (given,) = ask(cloud, 0)
+    with pytest.raises(ZeroDivisionError):
+        deliver(cloud, given)
+    assert (cloud.mixing.seen, cloud.version, list(cloud.leases)) == ([], 0, [given.lease_id])
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (lambda weights, update: np.zeros(3, np.float32), r"got float32 of shape \(3,\)"),
+        (lambda weights, update: weights.astype(np.float64), r"got float64 of shape \(1,\)"),
+        (lambda weights, update: [0.0], "got list"),
+    ],
+)
+def test_a_mixing_rule_with_a_result_that_is_no_model_is_named(result, told):
+    cloud = make(mixing=Careless(result))
+    (given,) = ask(cloud, 0)
+    with pytest.raises(ProtocolError, match=rf"Careless.mix must return the next model, float32 .*{told}"):
+        deliver(cloud, given)
+    assert (cloud.mixing.seen, cloud.weights.tolist()) == ([], [0.0])
+
+
+class Counting(Stateful):
+    """A policy that counts before it answers."""
+
+    STATE = ("asked",)
+
+    def __init__(self, answer):
+        self.asked = 0
+        self.answer = answer
+
+    def decide(self, view, edge):
+        self.asked += 1
+        return self.answer()
+
+
+@pytest.mark.parametrize("answer", [lambda: 1 // 0, lambda: math.nan, lambda: "two", lambda: None])
+def test_a_policy_that_fails_is_as_if_it_had_not_been_asked(answer):
+    cloud = make(policy=Counting(answer))
+    with pytest.raises((ZeroDivisionError, ProtocolError)):
+        ask(cloud, 0)
+    assert (cloud.policy.asked, cloud.leases, list(cloud.waiting)) == (0, {}, [0])
+
+
+def test_an_idle_edge_that_restarts_gets_the_whole_model():
+    cloud = make(edges=2, download=Downlink(TopK(1, 1.0)))
+    (given,) = ask(cloud, 0)
+    deliver(cloud, given)
+    assert 0 in cloud.download.held
+    cloud.handle(Hello(0, 2.0))
+    assert 0 not in cloud.download.held

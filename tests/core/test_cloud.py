@@ -17,15 +17,18 @@ from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
     CheckIn,
+    ClusterChange,
     EdgeCosts,
     Expired,
     Grant,
+    Hello,
     Proceed,
     Progress,
     RoundApplied,
     Slot,
     Upload,
     Verdict,
+    Welcome,
 )
 
 COSTS = EdgeCosts(compute_s=1.0, send_s=1.0, down_s=1.0, train_s=8.0, up_s=1.0)
@@ -194,8 +197,56 @@ def test_an_edge_outside_the_federation_is_an_error():
 
 
 def test_an_event_of_an_unknown_kind_is_an_error():
-    with pytest.raises(ProtocolError, match="does not handle Proceed"):
-        make().handle(Proceed(0, 1, 0.0))
+    cloud = make(lease_s=10.0)
+    grant(cloud, now=0.0)
+    before = state_of(cloud)
+    with pytest.raises(AssertionError, match="Proceed"):
+        cloud.handle(Proceed(0, 1, 20.0))
+    assert same_state(before, cloud)  # not even the lease that is over has expired
+
+
+@pytest.mark.parametrize(
+    "event", [check_in(7, now=20.0), Hello(7, 20.0), ClusterChange(7, 5, 20.0),
+              upload(7, 1, now=20.0, ask=check_in(7)), Abandon(7, 1, check_in(7), 20.0)],
+    ids=lambda event: type(event).__name__,
+)  # fmt: skip
+def test_a_stranger_changes_nothing_and_hides_no_expiry(event):
+    cloud = make(lease_s=10.0)
+    given = grant(cloud, now=0.0)
+    before = state_of(cloud)
+    with pytest.raises(ProtocolError, match="edge 7 is not part of this federation"):
+        cloud.handle(event)
+    assert same_state(before, cloud)
+    assert cloud.handle(Slot(0, 20.0)) == [Expired(0, given.lease_id, "expired", 20.0)]
+
+
+def test_a_refusal_that_got_lost_is_given_again():
+    cloud = make(threshold=-1)
+    (first,) = cloud.handle(check_in(0, 1, now=1.0))
+    assert (first.reason, first.request_id) == ("refused", 1)
+    before = state_of(cloud)
+    assert cloud.handle(check_in(0, 1, now=2.0)) == [first._replace(now=2.0)]
+    assert same_state(before, cloud)
+    (second,) = cloud.handle(check_in(0, 2, now=3.0))
+    assert second.request_id == 2
+    assert cloud.handle(check_in(0, 1, now=4.0)) == []  # older than the last one: nobody waits for it
+
+
+def test_an_edge_that_restarts_learns_its_last_request_and_is_answered_after_it():
+    cloud = make()
+    given = grant(cloud, request=5)
+    cloud.handle(upload(0, given.lease_id))
+    assert cloud.handle(Hello(0, 3.0)) == [Welcome(0, 5, 3.0)]
+    assert cloud.handle(Hello(1, 3.0)) == [Welcome(1, 0, 3.0)]
+    assert grant(cloud, request=6, now=4.0).request_id == 6
+
+
+def test_costs_that_no_lease_can_have_do_not_end_the_lease_that_is_out():
+    cloud = make()
+    given = grant(cloud, request=1)
+    wrong = check_in(0, 2)._replace(costs=EdgeCosts(1.0, 1.0, math.nan, 1.0, 1.0))
+    (refusal,) = cloud.handle(wrong)
+    assert (refusal.reason, list(cloud.leases)) == ("costs", [given.lease_id])
 
 
 def test_a_repeated_check_in_gets_the_same_grant():
@@ -240,7 +291,7 @@ def test_an_edge_has_at_most_one_lease():
         assert sum(lease.edge == 0 for lease in cloud.leases.values()) == 1
 
 
-# R6: a dead edge is forgotten.
+# a dead edge is forgotten.
 
 
 def test_a_lease_expires_and_its_late_upload_is_told_so():
@@ -310,7 +361,7 @@ def test_a_repeated_abandon_changes_nothing_but_gives_the_grant_again():
     assert same_state(before, cloud)
 
 
-# R13: identity is bound.
+# identity is bound.
 
 
 def test_a_forged_upload_leaves_the_lease_usable():
@@ -370,7 +421,7 @@ def test_progress_on_anothers_lease_is_answered_like_progress_on_no_lease(enforc
     assert foreign == unknown  # a difference tells edge 0 which leases are open
 
 
-# R15: only finite, norm-bounded updates are mixed.
+# only finite, norm-bounded updates are mixed.
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -432,7 +483,7 @@ def test_an_overflow_of_the_sum_with_the_current_model_is_refused():
     assert np.isfinite(cloud.weights).all()
 
 
-# R17: examples is a positive integer no larger than declared.
+# examples is a positive integer no larger than declared.
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,9 @@ def test_payloads_have_the_promised_length() -> None:
 
 
 def test_payloads_of_both_ways_are_told_apart() -> None:
-    assert Payloads.of(40) == Payloads(40, 40, 40)
-    assert Payloads.of(40, codec_of("int8"), codec_of("fp16")) == Payloads(22, 22, 20)
-    assert Payloads.of(40, codec_of("topk"), None) == Payloads(40, 24, 40)  # at first the whole model
+    assert Payloads.of(40) == Payloads(40, 40, 40, 40)
+    assert Payloads.of(40, codec_of("int8"), codec_of("fp16")) == Payloads(40, 22, 22, 20)
+    assert Payloads.of(40, codec_of("topk"), None) == Payloads(40, 40, 24, 40)  # at first the whole model
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,7 +15,7 @@ def f32(*values: float) -> np.ndarray:
 
 
 def update(client: int, weights: np.ndarray, examples: int) -> ClientUpdate:
-    return ClientUpdate(client, 1, 0, weights, examples, 0.0, 1.0, 1.0, 0.0)
+    return ClientUpdate(client, 1, 0, weights, examples, 0.0, 1.0, 0.0)
 
 
 def average_clients(updates: list[ClientUpdate], quorum: int) -> np.ndarray | None:
@@ -148,14 +148,6 @@ def test_delta_goes_on_from_a_snapshot():
     assert fresh.mix(w, f32(1), f32(0), 0, 0).tolist() == [9.0]  # back at u = 0: 8 + 1
 
 
-def test_a_delta_that_overflows_leaves_no_trace_in_the_momentum():
-    rule = Delta(1.0, Exponential(1.0), momentum=0.5)
-    rule.mix(f32(0), f32(8), f32(0), 0, 0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        assert not np.isfinite(rule.mix(f32(8), f32(3e38), f32(-3e38), 0, 0)).all()
-    assert rule.snapshot()["direction"].tolist() == [8.0]
-
-
 def test_delta_changes_none_of_its_inputs():
     rule = Delta(1.0, Exponential(1.0), momentum=0.5)
     w, u, base = f32(1), f32(2), f32(3)
@@ -192,7 +184,7 @@ def test_delta_has_no_momentum_in_running_statistics():
 
 
 def test_one_edge_with_alpha_one_gives_what_fedavg_gives():
-    # SPEC 6: one edge with H = 1 is FedAvg.
+    # One edge with H = 1 is FedAvg.
     stream = np.random.default_rng(1)
     models = [stream.normal(size=20).astype(np.float32) for _ in range(4)]
     counts = [10, 20, 30, 40]
@@ -218,17 +210,6 @@ def test_the_buffers_alpha_is_the_cloud_learning_rate():
     rule = Buffer(0.5, Constant(), size=1)
     # 8 + 0.5 * (12 - 8) = 10
     assert rule.mix(f32(8.0), f32(12.0), f32(8.0), 0, 9).tolist() == [10.0]
-
-
-def test_an_update_that_overflows_leaves_the_buffer_as_it_was():
-    big = np.float32(3e38)
-    for size in (2, 3):
-        rule = Buffer(1.0, Constant(), size)
-        assert rule.mix(f32(0.0), f32(big), f32(0.0), 0, 0) is None
-        with np.errstate(over="ignore"):
-            refused = rule.mix(f32(0.0), f32(big), f32(-big), 1, 0)
-        assert not np.isfinite(refused).all()
-        assert (rule.count, rule.total.tolist()) == (1, [float(big)])
 
 
 def test_a_buffer_goes_on_from_its_snapshot():

@@ -11,7 +11,7 @@ from hiflash.core.aggregation import Rule
 from hiflash.core.attack import Attack
 from hiflash.execute.executor import LazyExecutor, RoundRules, RoundWork
 from hiflash.execute.pool import WorkerPool
-from hiflash.messages import ClientTask, Weights
+from hiflash.messages import Assignment, ClientTask, Weights
 from hiflash.train.task import TaskResult
 
 
@@ -46,10 +46,11 @@ def work(
     return RoundWork(
         lease_id=lease,
         index=index,
-        tasks=tuple(ClientTask(client, 0, 1, 0.1, None, 0) for client in clients),
+        work=tuple(Assignment(client, 0, 1, 0.1, 0) for client in clients),
         examples=(1,) * len(clients),
         quorum=len(clients),
         base=None if base is None else np.float32([base]),
+        kept={},
         due=due,
     )
 
@@ -91,10 +92,11 @@ def test_what_a_client_keeps_replaces_the_models_in_every_round_of_a_lease(worke
     executor: Any = (
         LazyExecutor(Scripted(), rules) if not workers else WorkerPool(Scripted, workers, 9, rules)
     )
-    tasks = (ClientTask(1, 0, 1, 0.1, None, 0, kept=np.float32([100])), ClientTask(3, 0, 1, 0.1, None, 0))
-    executor.begin(RoundWork(1, 0, tasks, (5, 5), 2, np.float32([10, 10]), 0.0))
-    executor.begin(RoundWork(1, 1, tasks, (5, 5), 2, None, 0.0))
-    executor.begin(RoundWork(1, 2, (ClientTask(13, 0, 1, 0.1, None, 0), tasks[1]), (7, 5), 1, None, 0.0))
+    one, three, thirteen = (Assignment(client, 0, 1, 0.1, 0) for client in (1, 3, 13))
+    kept = {1: np.float32([100])}
+    executor.begin(RoundWork(1, 0, (one, three), (5, 5), 2, np.float32([10, 10]), kept, 0.0))
+    executor.begin(RoundWork(1, 1, (one, three), (5, 5), 2, None, kept, 0.0))
+    executor.begin(RoundWork(1, 2, (thirteen, three), (7, 5), 1, None, kept, 0.0))
     first, second, third = (executor.result(1, index) for index in range(3))
     # 1 starts from (10, 100) and 3 from (10, 10): (11, 101) and (13, 13).
     assert first.weights.tolist() == [12, 57]

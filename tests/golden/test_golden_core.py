@@ -1,4 +1,4 @@
-"""Whole runs of the core with scripted clients: digests that hold on every machine (R22).
+"""Whole runs of the core with scripted clients: digests that hold on every machine.
 
 Clients do not train: a task gives half the model plus a step of its own, in numbers that binary floating
 point holds exactly or rounds alike everywhere. WAN links have no jitter and resources do not fluctuate, so
@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hiflash.core.aggregation import combine_clients
 from hiflash.core.association.strategies import random_association
 from hiflash.core.async_cloud import AsyncCloud
+from hiflash.core.compression import Payloads, Uplink
 from hiflash.core.cost import WanLink
-from hiflash.core.edge import Edge, Workload
+from hiflash.core.edge import Edge, EdgeRules, Workload
 from hiflash.core.mixing import Buffer, Delta, Interpolate, TierWeighting
 from hiflash.core.selection import TierSelection, UniformSelection
 from hiflash.core.sync_cloud import SyncCloud
@@ -25,10 +27,11 @@ from hiflash.core.thresholds.fixed import FixedThreshold
 from hiflash.core.thresholds.heuristics import KeepParallel, LatencyAware, SkipSlowest
 from hiflash.core.thresholds.random import RandomThreshold
 from hiflash.core.weighting import Exponential
-from hiflash.execute.executor import LazyExecutor, promise
+from hiflash.execute.executor import LazyExecutor
 from hiflash.seeding import rng
-from hiflash.sim.ledger import Ledger
+from hiflash.sim.ledger import Ledger, Prices
 from hiflash.sim.simulator import Simulator
+from hiflash.sim.training import RealTraining
 from hiflash.sim.world import World
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.train.task import TaskResult
@@ -78,21 +81,21 @@ class Run:
         return digest(self.simulator.weights)[:16], hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+WORKLOADS = [Workload(2 ** (client % 4), STEPS, 0.5, 0.5, 100) for client in range(CLIENTS)]
+
+
 def edge_of(index: int, cluster: list[int], world: World, options: dict) -> Edge:
-    per_round = options.get("per_round")
-    return Edge(
-        index,
-        {client: Workload(2 ** (client % 4), STEPS, 0.5, 0.5, 100) for client in cluster},
-        edge_rounds=options["rounds"],
-        redraw=options.get("redraw", "setup"),
-        clients_per_round=per_round,
-        estimates=world.estimates(index, per_round),
-        aggregate=promise,
+    rules = EdgeRules(
+        edge_rounds=tuple(options["rounds"]),
         seed=SEED,
+        redraw=options.get("redraw", "setup"),
+        clients_per_round=options.get("per_round"),
         deadline_s=options.get("edge_deadline_s", math.inf),
         quorum=options.get("edge_quorum", 1.0),
         asks_between_rounds=options.get("enforce") == "cancel",
     )
+    estimates = world.estimates(index, rules.clients_per_round)
+    return Edge(index, cluster, WORKLOADS, rules, estimates, combine_clients)
 
 
 def cloud_of(edges: list[Edge], options: dict) -> AsyncCloud | SyncCloud:
@@ -132,36 +135,30 @@ def make(**options) -> Run:
     clusters = [[c] for c in range(CLIENTS)] if flat else random_association(CLIENTS, EDGES, rng(SEED, "a"))
     compute_s = (1 + np.arange(CLIENTS) % 5) / 16
     send_s = (1 + np.arange(CLIENTS) % 3) / 32
+    payloads = Payloads.of(4 * SIZE)
     world = World(
         compute_s=compute_s,
         send_s=send_s,
         cost_unit_s=(2 * float(compute_s.sum()) / EDGES, 2 * float(send_s.sum()) / EDGES),
         clusters=clusters,
         links=[WanLink((1 + k % 4) / 32, 1024.0, 0.0) for k in range(len(clusters))],
-        model_bytes=4 * SIZE,
+        payloads=payloads,
         seed=SEED,
         fluctuation=options.get("fluctuation"),
     )
     edges = [edge_of(index, cluster, world, options) for index, cluster in enumerate(clusters)]
-    ledger = Ledger(
-        edges=len(edges),
-        flat=flat,
-        synchronous=synchronous,
-        model_bytes=4 * SIZE,
-        cost_unit_s=world.cost_unit_s,
-        slot_s=SLOT_S,
-        compute_weight=1.0,
-        send_weight=1.0,
-    )
+    prices = Prices(world.cost_unit_s, SLOT_S)
+    ledger = Ledger(len(edges), payloads, prices, flat=flat, synchronous=synchronous)
+    executor = LazyExecutor(ScriptedTrainer(options.get("poisoned")))
     log: list[str] = []
     simulator = Simulator(
         cloud_of(edges, options),
         edges,
         world,
         ledger,
-        LazyExecutor(ScriptedTrainer(options.get("poisoned"))),
+        RealTraining(executor, WORKLOADS, Uplink()),
         slot_s=None if flat or synchronous else SLOT_S,
-        limits={"communications": None, "client_steps": None, "virtual_s": None},
+        limits={},
         recall=lambda weights: tuple(abs(weights[:3]).tolist()),
         log=lambda now, kind, row: log.append(json.dumps({"t": now, "event": kind, **row})),
     )
@@ -289,7 +286,7 @@ def test_the_books_agree_with_the_log(name):
     assert sum(ledger.applied) == sum(ledger.staleness.values())
     granted = {row["lease"]: float(row["threshold"]) for row in rows if row["event"] == "grant"}
     applied = [row for row in uploads if row["status"] == "applied"]
-    assert all(0 <= row["staleness"] <= granted[row["lease"]] for row in applied)  # R8
+    assert all(0 <= row["staleness"] <= granted[row["lease"]] for row in applied)
     assert ledger.discarded == sum(row["reason"] == "stale" for row in uploads)
     assert len({row["lease"] for row in uploads}) == len(uploads)
     open_steps = sum(lease.steps_done for lease in ledger.open.values())
@@ -313,7 +310,7 @@ def test_the_setups_exercise_what_they_are_for(name):
 
 def test_uploads_known_to_be_refused_are_never_trained():
     run = finished("discard")
-    applied_steps = run.simulator.executor.trainer.trained * STEPS
+    applied_steps = run.simulator.training.executor.trainer.trained * STEPS
     assert run.simulator.ledger.discarded > 0
     assert applied_steps < run.simulator.ledger.client_steps
 

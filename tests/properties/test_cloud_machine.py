@@ -1,4 +1,4 @@
-"""Random histories of both clouds, checked against a model that only counts (R1, R6, R8, R13, R15, R22)."""
+"""Random histories of both clouds, checked against a model that only counts."""
 
 import copy
 import dataclasses

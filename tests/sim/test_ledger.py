@@ -3,17 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hiflash.core.compression import Payloads
 from hiflash.messages import Grant, Verdict
-from hiflash.sim.ledger import Ledger
+from hiflash.sim.ledger import Ledger, Prices
 from hiflash.sim.world import RoundTiming, Timeline
 
 
 def ledger(**changes: object) -> Ledger:
-    settings: dict[str, object] = {
-        "edges": 2, "flat": False, "synchronous": False, "model_bytes": 1000, "cost_unit_s": (2.0, 4.0),
-        "slot_s": 0.5, "compute_weight": 1.0, "send_weight": 1.0,
-    }  # fmt: skip
-    return Ledger(**{**settings, **changes})  # type: ignore[arg-type]
+    kinds = {name: bool(changes.pop(name, False)) for name in ("flat", "synchronous")}
+    prices = Prices(**{"unit_s": (2.0, 4.0), "slot_s": 0.5, **changes})  # type: ignore[arg-type]
+    return Ledger(2, Payloads.of(1000), prices, **kinds)
 
 
 def two_rounds(granted_at: float = 1.0) -> Timeline:
@@ -36,9 +35,10 @@ def verdict(status: str, reason: str = "", staleness: int = 0) -> Verdict:
 
 
 def run_lease(books: Ledger, rounds: int = 2) -> None:
-    books.granted(grant(), two_rounds())
-    for _ in range(rounds):
-        books.round_done(1, steps=6, sent=2, reported=2)
+    timeline = two_rounds()
+    books.granted(grant(), timeline.arrives_at, timeline.total_compute_s)
+    for timing in timeline.rounds[:rounds]:
+        books.round_done(1, 6, timing)
 
 
 def test_an_applied_upload_counts_once_in_every_book() -> None:
@@ -128,3 +128,13 @@ def test_the_books_survive_being_saved() -> None:
         each.arrived(verdict("applied", staleness=1))
     assert copy.figures() == books.figures()
     assert copy.totals(4.0) == books.totals(4.0)
+
+
+def test_updates_that_do_not_count_are_counted_by_their_reason() -> None:
+    books = ledger()
+    run_lease(books)
+    books.arrived(verdict("rejected", "not finite"))
+    assert books.figures()["rejections"] == {"not finite": 1}
+    other = ledger()
+    other.restore(books.snapshot())
+    assert other.rejections["norm"] == 0  # still a counter

@@ -21,9 +21,10 @@ from hiflash.config import Config
 from hiflash.core.association.membership import ABSENT
 from hiflash.errors import ConfigError, Paused
 from hiflash.execute.executor import LazyExecutor
+from hiflash.messages import Round
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.mobility import Change
-from hiflash.sim.simulator import Simulator
+from hiflash.sim.simulator import RoundEnd, Simulator
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.train.task import TaskResult
 from tiny import TINY, assert_same_run, make_tiny_data, make_tiny_model
@@ -84,18 +85,14 @@ def federations() -> Callable[..., Federation]:
 
 def simulator(federation: Federation, log: list[Any]) -> Simulator:
     """Return a simulation whose tasks are issued and counted, with stand-ins for models."""
+    from hiflash.sim.build import Materials, StartModel
     from hiflash.sim.build import simulator as assemble
 
-    return assemble(
-        federation.config,
-        federation.population,
-        np.zeros(3, np.float32),
-        federation.spec,
-        federation.parameters,
-        LazyExecutor(Counting()),
-        None,
-        lambda now, kind, row: log.append((now, kind, dict(row))),
+    start = StartModel(np.zeros(3, np.float32), federation.start.spec, federation.parameters)
+    materials = Materials(
+        executor=LazyExecutor(Counting()), log=lambda now, kind, row: log.append((now, kind, dict(row)))
     )
+    return assemble(federation.config, federation.population, start, materials)
 
 
 class Watch:
@@ -105,6 +102,14 @@ class Watch:
         self.engine = engine
         self.taken: Counter[int] = Counter()
         self.seen: set[tuple[int, int]] = set()
+        self.rounds: dict[tuple[int, int], Round] = {}
+        start = engine.training.start
+
+        def noted(opened: Round, *rest: Any, **more: Any) -> Any:
+            self.rounds[opened.lease_id, opened.index] = opened
+            return start(opened, *rest, **more)
+
+        engine.training.start = noted  # type: ignore[method-assign]
 
     def check(self) -> None:
         engine, mobility = self.engine, self.engine.mobility
@@ -122,7 +127,7 @@ class Watch:
                 assert home in members.busy  # on its way to exactly one
         for edge in engine.edges:
             assert engine.cloud.examples[edge.edge] == sum(
-                mobility.workloads[client].examples for client in edge.everyone
+                edge.workloads[client].examples for client in edge.everyone
             )
             assert engine.world.clusters[edge.edge].tolist() == list(edge.everyone)
             asks = edge.edge in engine.cloud.waiting
@@ -132,11 +137,12 @@ class Watch:
             elif asks:
                 assert edge.edge not in members.busy
         training: Counter[int] = Counter()
-        for opened in engine.open_rounds.values():
-            training.update(task.client for task in opened.tasks)
+        for end in (event for _, _, event in engine.heap if isinstance(event, RoundEnd)):
+            opened = self.rounds[end.lease_id, end.index]
+            training.update(task.client for task in opened.work)
             if (opened.lease_id, opened.index) not in self.seen:
                 self.seen.add((opened.lease_id, opened.index))
-                for task in opened.tasks:
+                for task in opened.work:
                     assert task.first_step == self.taken[task.client]  # nothing repeated, nothing left out
                     self.taken[task.client] += task.steps
         assert max(training.values(), default=1) == 1  # never two tasks of one client
@@ -304,7 +310,7 @@ def test_an_edge_that_waits_asks_again_with_what_its_new_cluster_will_take(feder
     engine.start()
     change, check_in = engine.mobility.handle(Change("leave", 1), 0.0)
     edge = engine.edges[change.edge]
-    assert change.examples == edge.examples == sum(workload.examples for workload in edge.workloads.values())
+    assert change.examples == edge.examples == sum(edge.workloads[k].examples for k in edge.everyone)
     assert len(edge.everyone) == 2  # of three
     latency_s = engine.world.compute_s + engine.mobility.send_s[edge.edge]
     assert check_in.request_id == edge.request_id == 2

@@ -4,14 +4,16 @@ import json
 from typing import Any
 
 import numpy as np
+import pytest
 
-from hiflash.sim.session import Session
+from hiflash.sim.session import Goals, Session
 
 
 class Scripted:
     """An engine whose model's accuracy is given for every communication."""
 
     def __init__(self, accuracies: list[float]) -> None:
+        self.rejections: dict[str, int] = {}
         self.accuracies = accuracies
         self.communications = 0
         self.version = 0
@@ -37,7 +39,7 @@ class Scripted:
         return {"communications": self.communications, **dict.fromkeys(names, 10 * self.communications)}
 
     def figures(self) -> dict[str, Any]:
-        return {"staleness": {"mean": 0.0}}
+        return {"staleness": {"mean": 0.0}, "rejections": self.rejections}
 
     def snapshot(self) -> dict[str, Any]:
         return {}
@@ -47,15 +49,7 @@ class Scripted:
 
 def session(accuracies: list[float], every: int = 1, target: float | None = None) -> Session:
     return Session(
-        Scripted(accuracies),
-        lambda weights: (round(float(weights[0]), 3), 0.5),
-        every=every,
-        target=target,
-        log=lambda now, kind, row: None,
-        progress=lambda status: None,
-        checkpoint=lambda state: None,
-        checkpoint_s=1e9,
-        pause=lambda: False,
+        Scripted(accuracies), lambda weights: (round(float(weights[0]), 3), 0.5), Goals(every, target)
     )
 
 
@@ -112,3 +106,48 @@ def test_a_model_that_did_not_change_is_not_tested_again() -> None:
     run.run()
     assert len(run.evaluations) == 4
     assert len(tested) == 1
+
+
+# Runs that do not learn say so.
+
+
+def losing(accuracies: list[float], losses: list[float], **rejections: int) -> Session:
+    """Return a session whose evaluations have these accuracies and losses, with a chance of one in ten."""
+    engine = Scripted(accuracies)
+    engine.rejections = {reason.replace("_", " "): count for reason, count in rejections.items()}
+    told = iter(losses)
+    return Session(engine, lambda weights: (round(float(weights[0]), 3), next(told)), Goals(1, None, 0.1))
+
+
+def test_a_loss_that_is_not_finite_is_a_warning() -> None:
+    run = losing([0.5, 0.5], [2.0, float("nan")])
+    run.run()
+    assert run.warnings() == ["the test loss is not finite: try a smaller client.lr, or client.clip_norm"]
+    assert run.status()["warnings"] == run.warnings()
+
+
+def test_a_run_at_chance_whose_loss_does_not_fall_did_not_learn() -> None:
+    run = losing([0.1, 0.09, 0.1, 0.1, 0.08], [2.0, 3.0, 4.0, 4.0, 5.0])
+    run.run()
+    assert run.warnings() == ["did not learn: accuracy 10.0%, one and the same answer gives 10.0%"]
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "losses"),
+    [
+        ([0.1, 0.1, 0.1, 0.1, 0.1], [2.3, 2.29, 2.28, 2.27, 2.26]),  # slow, but the loss falls
+        ([0.1, 0.1, 0.1, 0.1], [2.0, 3.0, 4.0, 5.0]),  # too few evaluations to tell
+        ([0.1, 0.1, 0.1, 0.1, 0.2], [2.0, 2.0, 2.0, 2.0, 2.0]),
+    ],
+)
+def test_a_run_that_may_still_learn_is_no_warning(accuracies: list[float], losses: list[float]) -> None:
+    run = losing(accuracies, losses)
+    run.run()
+    assert run.warnings() == []
+
+
+def test_many_updates_that_did_not_count_are_a_warning_and_a_few_are_none() -> None:
+    few, many = losing([0.5], [1.0], not_finite=9), losing([0.5], [1.0], not_finite=8072)
+    few.run(), many.run()
+    assert few.warnings() == []
+    assert many.warnings() == ["8,072 updates did not count: not finite (client.lr may be too large)"]

@@ -13,11 +13,11 @@ from torch import nn
 
 import hiflash
 from hiflash import Config
+from hiflash.core.aggregation import combine_clients
 from hiflash.core.compression import Payloads
 from hiflash.core.cost import WanLink
-from hiflash.core.edge import Edge, Workload
+from hiflash.core.edge import Edge, EdgeRules, Workload
 from hiflash.errors import ConfigError, Paused
-from hiflash.execute.executor import promise
 from hiflash.sim.federation import build
 from hiflash.sim.simulator import Simulator
 from hiflash.sim.world import World
@@ -139,23 +139,13 @@ def test_transfers_take_the_time_of_their_payload() -> None:
         cost_unit_s=(1.0, 1.0),
         clusters=[[0]],
         links=[WanLink(rtt_s=0.5, bytes_per_s=1024.0, jitter=0.0)],
-        model_bytes=1024,
+        payloads=Payloads(model=1024, first_down=1024, down=512, up=256),
         seed=0,
         fluctuation=None,
-        payloads=Payloads(first_down=1024, down=512, up=256),
     )
     estimates = world.estimates(0, None)
     assert (estimates.down_s, estimates.up_s) == (0.75, 0.5)  # 0.25 + 512 / 1024, 0.25 + 256 / 1024
-    edge = Edge(
-        0,
-        {0: Workload(10, 1, 0.1, 1.0, 1)},
-        edge_rounds=[1],
-        redraw="setup",
-        clients_per_round=None,
-        estimates=estimates,
-        aggregate=promise,
-        seed=0,
-    )
+    edge = Edge(0, [0], [Workload(10, 1, 0.1, 1.0, 1)], EdgeRules((1,), seed=0), estimates, combine_clients)
     first, later = world.timeline(edge, 1, 10.0, first=True), world.timeline(edge, 2, 10.0)
     assert (first.starts_at, first.up_s) == (11.25, 0.5)
     assert (later.starts_at, later.up_s) == (10.75, 0.5)
@@ -175,21 +165,21 @@ def test_without_compression_nothing_is_copied_or_kept(tiny_data: hiflash.Datase
     assert simulator.ledger.communications > 0
     assert simulator.cloud.leases
     assert all(lease.received is lease.base for lease in simulator.cloud.leases.values())
-    assert (simulator.uplink.residuals, simulator.cloud.download.held) == ({}, {})
+    assert (simulator.training.uplink.residuals, simulator.cloud.download.held) == ({}, {})
 
 
 def test_an_edge_keeps_what_an_upload_left_out_once_it_is_taken(tiny_data: hiflash.Dataset) -> None:
     simulator = simulation(tiny_data, 150, **{"wan.upload": "topk", "wan.topk": 0.1})
     applied = {edge for edge, count in enumerate(simulator.ledger.applied) if count}
     assert applied
-    assert set(simulator.uplink.residuals) == applied
-    assert all(np.count_nonzero(left) <= 209 - 21 for left in simulator.uplink.residuals.values())
+    assert set(simulator.training.uplink.residuals) == applied
+    assert all(np.count_nonzero(left) <= 209 - 21 for left in simulator.training.uplink.residuals.values())
 
 
 def test_a_refused_upload_leaves_what_was_left_out_as_it_was(tiny_data: hiflash.Dataset) -> None:
     simulator = simulation(tiny_data, 150, **{"wan.upload": "topk", "cloud.norm_bound": 1e-9})
     assert simulator.ledger.rejected > 0
-    assert simulator.uplink.residuals == {}
+    assert simulator.training.uplink.residuals == {}
 
 
 @pytest.mark.parametrize(

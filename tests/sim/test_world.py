@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hiflash.core.edge import Edge, Workload
-from hiflash.execute.executor import promise
+from hiflash.core.aggregation import combine_clients
+from hiflash.core.compression import Payloads
+from hiflash.core.edge import Edge, EdgeRules, Workload
 from hiflash.sim.world import Timeline, World
 
 
@@ -16,16 +17,15 @@ def world() -> World:
         cost_unit_s=(1.0, 1.0),
         clusters=[[0, 1]],
         links=None,
-        model_bytes=1024,
+        payloads=Payloads.of(1024),
         seed=0,
         fluctuation=(0.9, 0.3),
     )
 
 
 def edge_of(made: World) -> Edge:
-    plans = {client: Workload(10, 1, 0.1, 1.0, 1) for client in (0, 1)}
-    return Edge(0, plans, edge_rounds=[1], redraw="setup", clients_per_round=None,
-                estimates=made.estimates(0, None), aggregate=promise, seed=0)  # fmt: skip
+    workloads = [Workload(10, 1, 0.1, 1.0, 1)] * 2
+    return Edge(0, (0, 1), workloads, EdgeRules((1,), seed=0), made.estimates(0, None), combine_clients)
 
 
 def test_rounds_of_one_second_are_alike_and_those_of_the_next_are_not() -> None:

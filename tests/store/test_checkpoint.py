@@ -8,7 +8,7 @@ import pytest
 
 from hiflash.errors import RunError
 from hiflash.execute.executor import PendingModel
-from hiflash.messages import ClientTask, ClientUpdate, Slot
+from hiflash.messages import Assignment, Slot
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -32,19 +32,17 @@ def test_shared_models_are_stored_once_and_shared_again(tmp_path: Path) -> None:
     base = np.zeros(1000, np.float32)
 
     def after(model: object) -> PendingModel:
-        tasks = [ClientTask(k, 0, 3, 0.1, model, 0) for k in range(30)]
-        return PendingModel(
-            tuple(ClientUpdate(t.client, 1, 0, t, 5, math.nan, 0.1, 0.2, 1.0) for t in tasks), 30
-        )
+        work = tuple(Assignment(k, 0, 3, 0.1, 0) for k in range(30))
+        return PendingModel(1, 0, work, (5,) * 30, 30, model, {7: base})
 
-    third = after(after(after(base)))  # 30 tasks that each build on the same promise, three deep
-    save_checkpoint(tmp_path / "c", {"a": third, "b": base})
-    assert (tmp_path / "c").stat().st_size < 60_000
+    third = after(after(after(base)))  # three deep
+    save_checkpoint(tmp_path / "c", {"a": third, "b": base, "again": third, "second": third.base})
+    assert (tmp_path / "c").stat().st_size < 20_000  # 4,000 bytes of a model, three times 30 assignments
     loaded = load_checkpoint(tmp_path / "c")
-    second = {id(update.weights.weights) for update in loaded["a"].updates}
-    assert len(second) == 1
-    first = loaded["a"].updates[0].weights.weights.updates[7].weights.weights
-    assert first.updates[3].weights.weights is loaded["b"]
+    assert loaded["a"] is loaded["again"]
+    assert loaded["a"].base is loaded["second"]
+    assert loaded["a"].base.base.base is loaded["b"]
+    assert loaded["a"].kept[7] is loaded["b"]
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff" * 100, (10**9).to_bytes(8, "little") + b"{}"])
@@ -58,9 +56,9 @@ def test_a_checkpoint_can_only_build_listed_types(tmp_path: Path) -> None:
     from safetensors.numpy import save
 
     for state in (
-        '{"promises":[],"state":{"type":"Path","fields":{}}}',
-        '{"promises":[],"state":{"type":"Slot","fields":{"evil":1}}}',
-        '{"promises":[],"state":{"array":"nowhere"}}',
+        '{"shared":[],"state":{"type":"Path","fields":{}}}',
+        '{"shared":[],"state":{"type":"Slot","fields":{"evil":1}}}',
+        '{"shared":[],"state":{"array":"nowhere"}}',
         "[1]",
         "{",
     ):

@@ -16,16 +16,13 @@ from hiflash.control.surrogate.file import load_surrogate
 from hiflash.control.surrogate.model import Surrogate
 from hiflash.control.surrogate.stand_in import surrogate_simulator
 from hiflash.core.async_cloud import AsyncCloud
-from hiflash.core.cloud import Lease
 from hiflash.core.state import Stateful
 from hiflash.core.thresholds.observation import FEATURES, LIMIT, observe
 from hiflash.core.thresholds.policy import REFUSE, CloudView
 from hiflash.errors import ConfigError
 from hiflash.sim.federation import Federation, build, outline
-from hiflash.sim.ledger import Ledger
-from hiflash.sim.session import Session
+from hiflash.sim.session import Goals, Session
 from hiflash.sim.simulator import Simulator
-from hiflash.sim.world import Timeline
 
 __all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv"]
 
@@ -128,15 +125,15 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         It rises at a grant by what that will bring, less what it takes from the others by making them stale.
         No state shows that: when an upload arrives, what it was worth depends on all that came before it.
         """
-        learning, cloud, ledger = self._learning, self._cloud, self.simulator.ledger
+        learning, cloud, timelines = self._learning, self._cloud, self.simulator.timelines
         if learning is None:
             return self.progress()
         weights, version, held = cloud.weights, cloud.version, cloud.mixing.snapshot()
-        for lease in sorted(cloud.leases.values(), key=lambda lease: _timeline(ledger, lease).arrives_at):
+        for lease in sorted(cloud.leases.values(), key=lambda lease: timelines[lease.lease_id].arrives_at):
             staleness = version - lease.base_version
             if staleness > lease.threshold:
                 continue
-            rounds = len(_timeline(ledger, lease).rounds)
+            rounds = len(timelines[lease.lease_id].rounds)
             trained = learning.train(lease.edge, lease.received, rounds)
             mixed = cloud.mixing.mix(weights, trained, lease.base, lease.edge, staleness)
             if mixed is not None:
@@ -167,17 +164,8 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         assert isinstance(self.simulator.cloud, AsyncCloud)  # noqa: S101  # the configuration was checked
         self._cloud = self.simulator.cloud
         self._cloud.policy = self._told
-        self.session = Session(
-            self.simulator,
-            evaluate,
-            every=config.evaluate.every,
-            target=float(config.stop.target),
-            log=_quiet,
-            progress=_quiet,
-            checkpoint=_quiet,
-            checkpoint_s=1.0,
-            pause=lambda: False,
-        )
+        goals = Goals(config.evaluate.every, float(config.stop.target))
+        self.session = Session(self.simulator, evaluate, goals)
         self.simulator.start()
 
     def _pass_time(self, *, answered: bool = False) -> tuple[float, int]:
@@ -242,10 +230,6 @@ class _Told(Stateful):
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the threshold that was told last."""
         return self.threshold
-
-
-def _timeline(ledger: Ledger, lease: Lease) -> Timeline:
-    return ledger.open[lease.lease_id].timeline
 
 
 def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) -> Config:

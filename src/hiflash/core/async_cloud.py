@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from hiflash.core.cloud import Cloud, Lease
 from hiflash.core.mixing import Mixing
+from hiflash.core.state import Attempt
 from hiflash.core.thresholds.policy import CloudView, LeaseView, ThresholdPolicy, admits
+from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Cancel,
     CheckIn,
+    CloudEffect,
     Proceed,
     Progress,
-    Refuse,
     RoundApplied,
     Slot,
     Upload,
@@ -108,14 +110,14 @@ class AsyncCloud(Cloud):
         """Return whose check-in this slot will answer first, None if it will answer nobody's."""
         return self._idle[self._first(slot.index)] if self.answerable else None
 
-    def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
+    def _answer_check_in(self, check_in: CheckIn) -> list[CloudEffect]:
         at_once = not self.slotted and self.concurrency == math.inf
         return self._answer(check_in.edge, check_in.now) if at_once else []
 
-    def _slot(self, slot: Slot) -> list[Any]:
+    def _slot(self, slot: Slot) -> list[CloudEffect]:
         if self.slotted:
             return self._answer(self._idle[self._first(slot.index)], slot.now) if self.answerable else []
-        effects: list[Any] = []
+        effects: list[CloudEffect] = []
         stream = rng(self.seed, "slot", slot.index)
         while self.answerable:
             effects += self._answer(self._idle[stream.integers(len(self._idle))], slot.now)
@@ -129,23 +131,33 @@ class AsyncCloud(Cloud):
             self._first_draw = (index, waiting, place)
         return self._first_draw[2]
 
-    def _answer(self, edge: int, now: float) -> list[Any]:
+    def _answer(self, edge: int, now: float) -> list[CloudEffect]:
         check_in = self.waiting[edge]
         view = self.view(now)
-        threshold = self.policy.decide(view, edge)
-        reason = ""
+        threshold = self._decide(view, edge)
+        reason: Literal["refused", "waited"] | None = None
         if threshold < 0:
             reason = "refused"
         elif self.enforce == "admit":
             eta = now + check_in.costs.duration_s
             if not admits(view, LeaseView(edge, self.version, threshold, now, eta)):
                 reason = "waited"
-        if reason:
-            self._stop_waiting(edge)
-            return [Refuse(edge, check_in.request_id, reason, self.slot_s, now)]
+        if reason is not None:
+            return [self._refuse(edge, reason, self.slot_s, now)]
         return [self._grant(edge, threshold, now)]
 
-    def _progress(self, call: Progress) -> list[Any]:
+    def _decide(self, view: CloudView, edge: int) -> float:
+        """Return the policy's threshold; a policy that fails is as if it had never been asked."""
+        with Attempt(self.policy):
+            threshold = self.policy.decide(view, edge)
+            if not (isinstance(threshold, int | float | np.number) and threshold == threshold):
+                raise ProtocolError(
+                    f"{type(self.policy).__name__}.decide must return a number (-1 refuses), "
+                    f"got {str(threshold)[:60]}"
+                )
+            return threshold
+
+    def _progress(self, call: Progress) -> list[CloudEffect]:
         lease = self.leases.get(call.lease_id)
         if lease is not None and lease.edge != call.edge:
             lease = None  # nobody learns about, or ends, another edge's lease
@@ -155,22 +167,43 @@ class AsyncCloud(Cloud):
             return [Cancel(call.edge, call.lease_id, call.now)]
         return [Proceed(call.edge, call.lease_id, call.now)]
 
-    def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
+    def _take(self, lease: Lease, upload: Upload, update: Weights) -> tuple[Verdict, list[CloudEffect]]:
         staleness = self.version - lease.base_version
-        with np.errstate(over="ignore", invalid="ignore"):
-            mixed = self.mixing.mix(self.weights, upload.weights, lease.base, lease.edge, staleness)
+        with Attempt(self.mixing) as attempt:
+            mixed = self._mix(lease, update, staleness)
         if mixed is None:
             self.buffered = (*self.buffered, lease.lease_id)
             return self._verdict(lease, "buffered", staleness, upload.now), []
         if not finite(mixed):
+            attempt.undo()  # a refused update leaves no trace in the rule either
             return self._rejection(upload, staleness, "not finite"), []
         self.weights = mixed
         self.version += 1
-        follow: list[Any] = []
+        follow: list[CloudEffect] = []
         if self.buffered:
             follow = [RoundApplied(self.version, self.buffered, (), upload.now)]
             self.buffered = ()
         return self._verdict(lease, "applied", staleness, upload.now), follow
 
-    def _verdict(self, lease: Lease, status: str, staleness: int, now: float) -> Verdict:
+    def _mix(self, lease: Lease, update: Weights, staleness: int) -> Weights | None:
+        """Return what the mixing rule makes of an update, if that is a model or None."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            mixed = self.mixing.mix(self.weights, update, lease.base, lease.edge, staleness)
+        if mixed is None or (
+            isinstance(mixed, np.ndarray)
+            and mixed.shape == self.weights.shape
+            and mixed.dtype == self.weights.dtype
+        ):
+            return mixed
+        got = (
+            f"{mixed.dtype} of shape {mixed.shape}" if isinstance(mixed, np.ndarray) else type(mixed).__name__
+        )
+        raise ProtocolError(
+            f"{type(self.mixing).__name__}.mix must return the next model, {self.weights.dtype} of shape "
+            f"{self.weights.shape}, or None to buffer the update, got {got}"
+        )
+
+    def _verdict(
+        self, lease: Lease, status: Literal["applied", "buffered"], staleness: int, now: float
+    ) -> Verdict:
         return Verdict(lease.edge, lease.lease_id, status, staleness, self.version, "", now)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hiflash.messages import ClientTask, Weights
+from hiflash.messages import Assignment, ClientTask, Weights
 from hiflash.seeding import rng
 
 __all__ = ["HONEST", "Attack", "draw_malicious"]
@@ -21,7 +21,7 @@ class Attack:
     scale: float = 1.0
     malicious: frozenset[int] = frozenset()
 
-    def tamper(self, task: ClientTask, trained: Weights, base: Weights) -> Weights:
+    def tamper(self, task: Assignment | ClientTask, trained: Weights, base: Weights) -> Weights:
         """Return what the client of a task sends: `trained`, unless it is malicious."""
         if task.client not in self.malicious:
             return trained

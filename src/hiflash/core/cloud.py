@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, assert_never
 
 import numpy as np
 
@@ -21,10 +21,13 @@ from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
     CheckIn,
+    CloudEffect,
+    CloudEvent,
     ClusterChange,
     EdgeCosts,
     Expired,
     Grant,
+    Hello,
     Measured,
     Progress,
     Refuse,
@@ -32,12 +35,11 @@ from hiflash.messages import (
     Upload,
     Verdict,
     Weights,
+    Welcome,
 )
 from hiflash.weights import finite, norm
 
-__all__ = ["Cloud", "Event", "Lease"]
-
-Event = CheckIn | Upload | Progress | Abandon | ClusterChange | Slot | Measured
+__all__ = ["Cloud", "Lease"]
 
 VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thousand leases ago
 
@@ -72,6 +74,7 @@ class Cloud(Stateful):
         "leases",
         "waiting",
         "requests",
+        "refusals",
         "costs",
         "verdicts",
         "next_lease",
@@ -96,12 +99,14 @@ class Cloud(Stateful):
         self.waiting: dict[int, CheckIn] = {}
         self._idle: list[int] = []  # its keys in order; to sort a thousand in every slot would dominate it
         self.requests: dict[int, int] = {}
+        self.refusals: dict[int, Refuse] = {}  # the last one of each edge, in case it got lost on its way
         self.costs: dict[int, EdgeCosts] = {}
         self.verdicts: dict[int, Verdict] = {}
         self.next_lease = 1
 
-    def handle(self, event: Event) -> list[Any]:
-        """Take one event and return what follows from it, in order."""
+    def handle(self, event: CloudEvent) -> list[CloudEffect]:
+        """Take one event and return what follows from it, in order; a wrong one changes nothing."""
+        self._check(event)
         effects = self._expire(event.now)
         match event:
             case CheckIn():
@@ -118,8 +123,11 @@ class Cloud(Stateful):
                 effects += self._slot(event)
             case Measured():
                 effects += self._measured(event)
+            case Hello():
+                self.download.forget(event.edge)  # it may have lost the model that changes are sent against
+                effects.append(Welcome(event.edge, self.requests.get(event.edge, 0), event.now))
             case _:
-                raise ProtocolError(f"the cloud does not handle {type(event).__name__}")
+                assert_never(event)
         return effects
 
     def snapshot(self) -> dict[str, Any]:
@@ -149,43 +157,58 @@ class Cloud(Stateful):
 
     # What a schedule decides.
 
-    def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
+    def _answer_check_in(self, check_in: CheckIn) -> list[CloudEffect]:
         raise NotImplementedError
 
-    def _slot(self, slot: Slot) -> list[Any]:
+    def _slot(self, slot: Slot) -> list[CloudEffect]:
         raise NotImplementedError
 
-    def _progress(self, call: Progress) -> list[Any]:
+    def _progress(self, call: Progress) -> list[CloudEffect]:
         raise NotImplementedError
 
-    def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
+    def _take(self, lease: Lease, upload: Upload, update: Weights) -> tuple[Verdict, list[CloudEffect]]:
         raise NotImplementedError
 
-    def _measured(self, event: Measured) -> list[Any]:
+    def _measured(self, event: Measured) -> list[CloudEffect]:
         """Return what follows from a measurement; nothing where nobody asked for one."""
         return []
 
-    def _dropped(self, lease: Lease, now: float) -> list[Any]:
+    def _dropped(self, lease: Lease, now: float) -> list[CloudEffect]:
         """Return what follows when a lease ends without an upload."""
         return []
 
     # What holds for all of them.
 
-    def _check_in(self, check_in: CheckIn) -> list[Any]:
-        edge = check_in.edge
+    def _check(self, event: CloudEvent) -> None:
+        """Raise if an event comes from an edge that is not there; nothing has changed by then."""
+        match event:
+            case CheckIn() | ClusterChange() | Hello():
+                edge = event.edge
+            case Upload(check_in=CheckIn()) | Abandon(check_in=CheckIn()):
+                edge = event.edge
+            case Upload() | Abandon() | Progress() | Slot() | Measured():
+                return
+            case _:
+                assert_never(event)
         if edge not in self.examples:
             raise ProtocolError(f"edge {edge} is not part of this federation")
+
+    def _check_in(self, check_in: CheckIn) -> list[CloudEffect]:
+        edge = check_in.edge
         held = next((lease for lease in self.leases.values() if lease.edge == edge), None)
         if held is not None and held.request_id == check_in.request_id:
             return [self._grant_of(held)]  # the answer got lost on its way: give it again
         if check_in.request_id <= self.requests.get(edge, 0):
+            refusal = self.refusals.get(edge)
+            if refusal is not None and refusal.request_id == check_in.request_id:
+                return [refusal._replace(now=check_in.now)]  # this answer got lost: give it again
             return []  # a replayed or reordered request changes nothing
-        effects: list[Any] = []
+        if not check_in.costs.valid:
+            return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN would win every race
+        effects: list[CloudEffect] = []
         if held is not None:  # the edge restarted and does not know its lease any more
             effects += self._end(held, "superseded", check_in.now)
             self.download.forget(edge)
-        if not check_in.costs.valid:
-            return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN would win every race
         self.requests[edge] = check_in.request_id
         self.costs[edge] = check_in.costs
         if edge not in self.waiting:
@@ -211,6 +234,13 @@ class Cloud(Stateful):
         self.leases[lease.lease_id] = lease
         return self._grant_of(lease)
 
+    def _refuse(
+        self, edge: int, reason: Literal["refused", "waited"], retry_after: float, now: float
+    ) -> Refuse:
+        check_in = self._stop_waiting(edge)
+        self.refusals[edge] = Refuse(edge, check_in.request_id, reason, retry_after, now)
+        return self.refusals[edge]
+
     def _stop_waiting(self, edge: int) -> CheckIn:
         del self._idle[bisect_left(self._idle, edge)]
         return self.waiting.pop(edge)
@@ -227,14 +257,14 @@ class Cloud(Stateful):
             now=lease.granted_at,
         )
 
-    def _upload(self, upload: Upload) -> list[Any]:
+    def _upload(self, upload: Upload) -> list[CloudEffect]:
         effects = self._judge(upload)
         check_in = upload.check_in
         if check_in is not None and check_in.edge == upload.edge:
             effects += self._check_in(check_in.at(upload.now))
         return effects
 
-    def _judge(self, upload: Upload) -> list[Any]:
+    def _judge(self, upload: Upload) -> list[CloudEffect]:
         lease = self.leases.get(upload.lease_id)
         if lease is None or lease.edge != upload.edge:
             known = self.verdicts.get(upload.lease_id)
@@ -242,17 +272,17 @@ class Cloud(Stateful):
                 return [known]  # a repeat gets the first verdict and changes nothing
             return [self._rejection(upload, 0, "no such lease")]  # another edge's lease stays usable
         staleness = self.version - lease.base_version
-        # Stale first: an engine need not compute a model that is refused anyway.
-        problem = "stale" if staleness > lease.threshold else self._problem(lease, upload)
-        if problem:
-            verdict, follow = self._rejection(upload, staleness, problem), self._dropped(lease, upload.now)
+        # Stale first: a simulator need not compute a model that is refused anyway.
+        model = "stale" if staleness > lease.threshold else self._usable(lease, upload)
+        if isinstance(model, str):
+            verdict, follow = self._rejection(upload, staleness, model), self._dropped(lease, upload.now)
         else:
-            verdict, follow = self._take(lease, upload)
+            verdict, follow = self._take(lease, upload, model)
         self._close(lease, verdict)
         return [verdict, *follow]
 
-    def _problem(self, lease: Lease, upload: Upload) -> str:
-        """Return why an upload must not reach the model, empty if it may."""
+    def _usable(self, lease: Lease, upload: Upload) -> Weights | str:
+        """Return the model of an upload, or why it must not reach the global one."""
         update, examples = upload.weights, upload.examples
         if not (type(examples) is int and 0 < examples <= self.examples[lease.edge]):
             return "examples"
@@ -269,14 +299,14 @@ class Cloud(Stateful):
                 distance = norm(update - lease.base)
             if not distance <= self.norm_bound:
                 return "norm"
-        return ""
+        return update
 
     def _rejection(self, upload: Upload, staleness: int, reason: str) -> Verdict:
         return Verdict(upload.edge, upload.lease_id, "rejected", staleness, self.version, reason, upload.now)
 
-    def _abandon(self, event: Abandon) -> list[Any]:
+    def _abandon(self, event: Abandon) -> list[CloudEffect]:
         lease = self.leases.get(event.lease_id)
-        effects: list[Any] = []
+        effects: list[CloudEffect] = []
         if lease is not None and lease.edge == event.edge:
             effects += self._end(lease, "abandoned", event.now)
         if event.check_in is not None and event.check_in.edge == event.edge:
@@ -284,21 +314,19 @@ class Cloud(Stateful):
         return effects
 
     def _recluster(self, change: ClusterChange) -> None:
-        if change.edge not in self.examples:
-            raise ProtocolError(f"edge {change.edge} is not part of this federation")
         self.examples[change.edge] = change.examples
         if not change.examples:  # nobody is left to train: it takes back what it asked for
             if change.edge in self.waiting:
                 self._stop_waiting(change.edge)
             self.costs.pop(change.edge, None)
 
-    def _expire(self, now: float) -> list[Any]:
-        effects: list[Any] = []
+    def _expire(self, now: float) -> list[CloudEffect]:
+        effects: list[CloudEffect] = []
         for lease in [lease for lease in self.leases.values() if now >= lease.expires_at]:
             effects += self._end(lease, "expired", now)
         return effects
 
-    def _end(self, lease: Lease, reason: str, now: float) -> list[Any]:
+    def _end(self, lease: Lease, reason: str, now: float) -> list[CloudEffect]:
         """End a lease that brings nothing; a late upload under it will be told the reason."""
         staleness = self.version - lease.base_version
         self._close(

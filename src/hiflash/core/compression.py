@@ -132,8 +132,9 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """The bytes of a model on its way: to an edge for the first time, to an edge later, and to the cloud."""
+    """The bytes of a model: as it is, to an edge for the first time, to an edge later, and to the cloud."""
 
+    model: int
     first_down: int
     down: int
     up: int
@@ -145,7 +146,7 @@ class Payloads:
         up = model_bytes if upload is None else upload.payload_bytes
         # The largest changes say nothing to an edge that has no model yet.
         first = model_bytes if download is not None and download.partial else down
-        return cls(first, down, up)
+        return cls(model_bytes, first, down, up)
 
 
 class Downlink(Stateful):

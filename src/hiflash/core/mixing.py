@@ -16,7 +16,11 @@ __all__ = ["Buffer", "Delta", "Interpolate", "Mixing", "TierWeighting", "interpo
 
 
 class Mixing(Protocol):
-    """How the cloud takes in an edge model."""
+    """How the cloud takes in an edge model.
+
+    A rule may change its state freely: if it raises, or if the cloud refuses its result, the cloud restores
+    the snapshot from before.
+    """
 
     def mix(
         self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
@@ -83,10 +87,8 @@ class Delta(Stateful):
             direction += np.float32(self.momentum) * self.direction
         moved = weights[: self.trained] + np.float32(a) * direction
         statistics = interpolate(weights[len(moved) :], update[len(moved) :], a)
-        mixed = np.concatenate([moved, statistics])
-        if finite(mixed):  # a refused update must leave no trace in the momentum either
-            self.direction = direction if self.momentum else None
-        return mixed
+        self.direction = direction if self.momentum else None
+        return np.concatenate([moved, statistics])
 
 
 class Buffer(Stateful):
@@ -120,10 +122,8 @@ class Buffer(Stateful):
             return None
         moved = weights[: self.trained] + np.float32(self.alpha / self.size) * total[: self.trained]
         seen = np.float32(1 / self.size) * total[len(moved) :]
-        mixed = np.concatenate([moved, interpolate(weights[len(moved) :], seen, self.alpha)])
-        if finite(mixed):  # else it is refused, and the buffer is as if it had never come
-            self.total, self.count = None, 0
-        return mixed
+        self.total, self.count = None, 0
+        return np.concatenate([moved, interpolate(weights[len(moved) :], seen, self.alpha)])
 
 
 class TierWeighting(Stateful):
@@ -151,6 +151,5 @@ class TierWeighting(Stateful):
         for tier, count in enumerate(reversed(counts)):
             if count:
                 mixed += np.float32(count / sum(counts)) * models.get(tier, initial)
-        if finite(mixed):
-            self.initial, self.models, self.counts = initial, models, counts
+        self.initial, self.models, self.counts = initial, models, counts
         return mixed

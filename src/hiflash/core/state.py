@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-__all__ = ["RECORDS", "SHARED", "Stateful", "record", "shared_record"]
+__all__ = ["RECORDS", "SHARED", "Attempt", "Stateful", "record", "shared_record"]
 
 RECORDS: dict[str, type] = {}
 SHARED: set[str] = set()
@@ -24,6 +24,39 @@ def shared_record(kind: Kind) -> Kind:
     """Let checkpoints hold this type, and keep it one object where several places hold the same one."""
     SHARED.add(kind.__name__)
     return record(kind)
+
+
+class Restorable(Protocol):
+    """Something whose state can be taken out and put back."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        ...
+
+
+class Attempt:
+    """A block in which a part may change its state: if the block raises, the part is as it was before."""
+
+    __slots__ = ("before", "part")
+
+    def __init__(self, part: Restorable) -> None:
+        self.part = part
+        self.before = part.snapshot()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.undo()
+
+    def undo(self) -> None:
+        """Put the part back to what it was when the block began."""
+        self.part.restore(self.before)
 
 
 class Stateful:

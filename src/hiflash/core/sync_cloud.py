@@ -10,9 +10,10 @@ from typing import Any
 from hiflash.core.aggregation import MEAN, Rule
 from hiflash.core.cloud import Cloud, Lease
 from hiflash.core.selection import Selection
-from hiflash.core.state import record
+from hiflash.core.state import Attempt, record
 from hiflash.messages import (
     CheckIn,
+    CloudEffect,
     Measure,
     Measured,
     Proceed,
@@ -90,34 +91,34 @@ class SyncCloud(Cloud):
         super().restore(state)
         self.selection.restore(state["selection"])
 
-    def _answer_check_in(self, check_in: CheckIn) -> list[Any]:
+    def _answer_check_in(self, check_in: CheckIn) -> list[CloudEffect]:
         return []  # answered when the next round starts
 
-    def _slot(self, slot: Slot) -> list[Any]:
-        effects: list[Any] = []
+    def _slot(self, slot: Slot) -> list[CloudEffect]:
+        effects: list[CloudEffect] = []
         if self.round is not None and slot.now >= self.round.deadline:
             effects += self._close_round(slot.now)
         if self.answerable:
             effects += self._next_round(slot.now)
         return effects
 
-    def _next_round(self, now: float) -> list[Any]:
+    def _next_round(self, now: float) -> list[CloudEffect]:
         """Open a round, or ask for the measurement that its selection depends on."""
         if self.selection.wants_recall(self.rounds + 1):
             self.measuring = True
             return [Measure(self.version, now)]
         return self._open_round(now)
 
-    def _measured(self, event: Measured) -> list[Any]:
+    def _measured(self, event: Measured) -> list[CloudEffect]:
         if not self.measuring:
             return []  # nobody asked, or somebody answered before
         self.measuring = False
         self.selection.observe(event.recall)
         return self._open_round(event.now) if self.answerable else []
 
-    def _open_round(self, now: float) -> list[Any]:
+    def _open_round(self, now: float) -> list[CloudEffect]:
+        chosen = self._choose(self.rounds + 1)
         self.rounds += 1
-        chosen = self.selection.choose(self._idle, self.rounds)
         grants = [self._grant(edge, math.inf, now) for edge in chosen]
         self.round = OpenRound(
             size=len(grants),
@@ -126,28 +127,33 @@ class SyncCloud(Cloud):
         )
         return list(grants)
 
-    def _progress(self, call: Progress) -> list[Any]:
+    def _choose(self, number: int) -> list[int]:
+        """Return who takes part in a round; a selection that fails is as if it had never been asked."""
+        with Attempt(self.selection):
+            return self.selection.choose(self._idle, number)
+
+    def _progress(self, call: Progress) -> list[CloudEffect]:
         return [Proceed(call.edge, call.lease_id, call.now)]
 
-    def _take(self, lease: Lease, upload: Upload) -> tuple[Verdict, list[Any]]:
+    def _take(self, lease: Lease, upload: Upload, update: Weights) -> tuple[Verdict, list[CloudEffect]]:
         if self.round is None or lease.lease_id not in self.round.missing:
             return self._rejection(upload, 0, "late"), []
-        models = {**self.round.models, lease.lease_id: (lease.edge, upload.weights, upload.examples)}
+        models = {**self.round.models, lease.lease_id: (lease.edge, update, upload.examples)}
         self.round = replace(self.round.without(lease.lease_id), models=models)
         verdict = Verdict(lease.edge, lease.lease_id, "buffered", 0, self.version, "", upload.now)
         return verdict, self._close_round(upload.now) if not self.round.missing else []
 
-    def _dropped(self, lease: Lease, now: float) -> list[Any]:
+    def _dropped(self, lease: Lease, now: float) -> list[CloudEffect]:
         if self.round is None or lease.lease_id not in self.round.missing:
             return []
         self.round = self.round.without(lease.lease_id)
         return self._close_round(now) if not self.round.missing else []
 
-    def _close_round(self, now: float) -> list[Any]:
+    def _close_round(self, now: float) -> list[CloudEffect]:
         closing, self.round = self.round, None
         if closing is None:
             return []
-        effects: list[Any] = []
+        effects: list[CloudEffect] = []
         for lease_id in sorted(closing.missing):
             effects += self._end(self.leases[lease_id], "late", now)
         # By edge, not by arrival: float addition is not associative.

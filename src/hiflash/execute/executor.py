@@ -8,13 +8,13 @@ client tasks are pure it cannot matter when, where or whether they are kept.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from hiflash.core.aggregation import MEAN, Rule, combine_clients
 from hiflash.core.attack import HONEST, Attack
 from hiflash.core.state import shared_record
-from hiflash.messages import ClientTask, ClientUpdate, Model, Weights
+from hiflash.messages import Assignment, ClientTask, ClientUpdate, Model, Promise, Weights
 from hiflash.train.task import TaskResult, Trainer
 from hiflash.weights import Spans, cut, finite, graft
 
@@ -27,7 +27,6 @@ __all__ = [
     "RoundWork",
     "begin",
     "close_round",
-    "promise",
     "resolve",
     "start_round",
 ]
@@ -35,11 +34,20 @@ __all__ = [
 
 @shared_record
 @dataclass(frozen=True, slots=True, eq=False)
-class PendingModel:
-    """An edge model that nobody has waited for yet: what comes of these updates, whose weights are tasks."""
+class PendingModel(Promise):
+    """An edge model that nobody has waited for yet: what comes of these assignments from `base`.
 
-    updates: tuple[ClientUpdate, ...]
+    `examples` are the sample counts of the clients, in order; `kept` are the values that some of them keep
+    to themselves.
+    """
+
+    lease_id: int
+    index: int
+    work: tuple[Assignment, ...]
+    examples: tuple[int, ...]
     quorum: int
+    base: Model
+    kept: Mapping[int, Weights]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +87,11 @@ class RoundWork:
 
     lease_id: int
     index: int
-    tasks: tuple[ClientTask, ...]
+    work: tuple[Assignment, ...]
     examples: tuple[int, ...]
     quorum: int
     base: Weights | None
+    kept: Mapping[int, Weights]
     due: float
 
 
@@ -112,33 +121,16 @@ class Executor(Protocol):
         ...
 
 
-def promise(
-    updates: Sequence[ClientUpdate], quorum: int, base: Model
-) -> tuple[PendingModel, tuple[int, ...]]:
-    """Return the edge model of these updates without computing it, as the work of all of them.
-
-    What they started from is in their tasks.
-    """
-    return PendingModel(tuple(updates), quorum), tuple(update.client for update in updates)
-
-
 def begin(model: PendingModel, executor: Executor, due: float) -> None:
     """Have the rounds behind a promise computed that are not yet, oldest first."""
-    first = model.updates[0]
-    if executor.begun(first.lease_id, first.round):
+    if executor.begun(model.lease_id, model.index):
         return
-    base = first.weights.weights
-    if isinstance(base, PendingModel):
-        begin(base, executor, due)
+    if isinstance(model.base, PendingModel):
+        begin(model.base, executor, due)
+    base = None if isinstance(model.base, Promise) else model.base
     executor.begin(
         RoundWork(
-            lease_id=first.lease_id,
-            index=first.round,
-            tasks=tuple(replace(update.weights, weights=None) for update in model.updates),
-            examples=tuple(update.examples for update in model.updates),
-            quorum=model.quorum,
-            base=None if isinstance(base, PendingModel) else base,
-            due=due,
+            model.lease_id, model.index, model.work, model.examples, model.quorum, base, model.kept, due
         )
     )
 
@@ -146,16 +138,16 @@ def begin(model: PendingModel, executor: Executor, due: float) -> None:
 def resolve(model: PendingModel, executor: Executor, due: float) -> EdgeModel | None:
     """Return the model behind a promise, None if it is unusable."""
     begin(model, executor, due)
-    return executor.result(model.updates[0].lease_id, model.updates[0].round)
+    return executor.result(model.lease_id, model.index)
 
 
 def start_round(rules: RoundRules, work: RoundWork, before: EdgeModel) -> list[ClientTask]:
     """Return the tasks of a round that starts from a model, each with what its client kept in it."""
     tasks = []
-    for task in work.tasks:
-        own = before.kept.get(task.client, task.kept)  # what it kept under this lease is newer
+    for client, first_step, steps, lr, seed in work.work:
+        own = before.kept.get(client, work.kept.get(client))  # what it kept under this lease is newer
         weights = before.weights if own is None else graft(before.weights, rules.local, own)
-        tasks.append(replace(task, weights=weights, kept=None))
+        tasks.append(ClientTask(client, first_step, steps, lr, weights, seed))
     return tasks
 
 
@@ -164,13 +156,12 @@ def close_round(
 ) -> EdgeModel | None:
     """Return the edge model of a round whose tasks are done, None if too few results are usable."""
     base, kept, updates = before.weights, dict(before.kept), []
-    for task, examples, result in zip(work.tasks, work.examples, results, strict=True):
+    for assignment, examples, result in zip(work.work, work.examples, results, strict=True):
+        client = assignment.client
         if rules.local and finite(own := cut(result.weights, rules.local)):
-            kept[task.client] = own
-        sent = rules.attack.tamper(task, result.weights, base)
-        updates.append(
-            ClientUpdate(task.client, work.lease_id, work.index, sent, examples, result.loss, 0.0, 0.0, 0.0)
-        )
+            kept[client] = own
+        sent = rules.attack.tamper(assignment, result.weights, base)
+        updates.append(ClientUpdate(client, work.lease_id, work.index, sent, examples, result.loss, 0.0, 0.0))
     made = combine_clients(updates, work.quorum, base, rules.rule)
     if made is None:
         return None

@@ -70,7 +70,7 @@ class WorkerPool:
 
     def begin(self, work: RoundWork) -> None:
         """Queue a round, behind the one it builds on."""
-        entry = _Round(work, [None] * len(work.tasks), len(work.tasks))
+        entry = _Round(work, [None] * len(work.work), len(work.work))
         with self._changed:
             rounds = self._rounds.setdefault(work.lease_id, {})
             rounds[work.index] = entry

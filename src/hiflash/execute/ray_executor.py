@@ -19,7 +19,7 @@ from hiflash.errors import ConfigError, HiFlashError, RunError
 from hiflash.execute.executor import EdgeModel, RoundWork
 from hiflash.execute.pool import spans
 from hiflash.execute.ray_cluster import RayConnection
-from hiflash.execute.ray_worker import Setup, evaluate_spans, run_round, train_task
+from hiflash.execute.ray_worker import Setup, assignment_of, evaluate_spans, run_round, train_task
 from hiflash.messages import ClientTask, Weights
 from hiflash.train.task import TaskResult
 
@@ -118,7 +118,7 @@ class RayExecutor:
         sent = [self._send(task.weights) for task in tasks]
         results = self._get(
             [
-                self._train_task.remote(self._setup, base.argument, replace(task, weights=None))
+                self._train_task.remote(self._setup, base.argument, assignment_of(task))
                 for base, task in zip(sent, tasks, strict=True)
             ]
         )

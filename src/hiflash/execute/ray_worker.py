@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hiflash.execute.executor import EdgeModel, RoundRules, RoundWork, close_round, start_round
-from hiflash.messages import ClientTask, Weights
+from hiflash.messages import Assignment, ClientTask, Weights
 from hiflash.train.task import TaskResult, WorkerTrainer
 
 if TYPE_CHECKING:
@@ -70,9 +70,15 @@ def run_round(setup: Sequence[Any], start: Weights | EdgeModel | None, work: Rou
     return close_round(rules, work, before, trainer.train(start_round(rules, work, before)))
 
 
-def train_task(setup: Sequence[Any], base: Weights, task: ClientTask) -> TaskResult:
+def assignment_of(task: ClientTask) -> Assignment:
+    """Return a task without its model, which travels by itself: many tasks start from the same one."""
+    return Assignment(task.client, task.first_step, task.steps, task.lr, task.seed)
+
+
+def train_task(setup: Sequence[Any], base: Weights, work: Assignment) -> TaskResult:
     """Return the result of one client task."""
-    return _of(setup)[0].train([replace(task, weights=base)])[0]
+    task = ClientTask(work.client, work.first_step, work.steps, work.lr, base, work.seed)
+    return _of(setup)[0].train([task])[0]
 
 
 def evaluate_spans(

@@ -4,103 +4,122 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hiflash.config import Config
+from hiflash.core.aggregation import combine_clients
 from hiflash.core.association.strategies import label_distribution, latency_tiers, random_association
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
-from hiflash.core.compression import Codec, Downlink, Payloads, Uplink, make_codec
+from hiflash.core.compression import Downlink, Payloads, Uplink, make_codec
 from hiflash.core.cost import WanLink
-from hiflash.core.edge import Edge, Workload
+from hiflash.core.edge import Edge, EdgeRules, Workload
 from hiflash.core.selection import Selection, TierSelection, UniformSelection
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ConfigError
-from hiflash.execute.executor import Executor, promise
+from hiflash.execute.executor import Executor
 from hiflash.messages import Weights
 from hiflash.methods.registry import MIXINGS, threshold_policy
 from hiflash.seeding import rng
 from hiflash.sim.clusters import send_s
-from hiflash.sim.ledger import Ledger
-from hiflash.sim.mobility import Mobility, Paths
+from hiflash.sim.ledger import Ledger, Prices
+from hiflash.sim.mobility import Mobility, MobilityRules, Paths
 from hiflash.sim.population import Population
 from hiflash.sim.resources import local_steps
-from hiflash.sim.simulator import Simulator, StandIn
+from hiflash.sim.simulator import Log, Recall, Simulator
+from hiflash.sim.training import NoTraining, RealTraining, StandIn
 from hiflash.sim.world import World
 from hiflash.weights import Spec
 
-__all__ = ["check_clusters", "simulator", "workload_of"]
-
-Log = Callable[[float, str, Mapping[str, Any]], None]
+__all__ = ["Materials", "StartModel", "check_clusters", "simulator", "workload_of"]
 
 
-def simulator(
-    config: Config,
-    population: Population,
-    initial: Weights,
-    spec: Spec,
-    trained: int,
-    executor: Executor | None,
-    recall: Callable[[Weights], tuple[float, ...]] | None,
-    log: Log,
-    stand_in: StandIn | None = None,
-) -> Simulator:
-    """Return a simulation at its start; without an executor nothing is trained, or a stand-in is asked.
+def _unheard(now: float, kind: str, row: Mapping[str, Any]) -> None:
+    """Keep no log."""
 
-    Models have the shape `spec`, and their first `trained` numbers are learned. `recall` measures a model
+
+@dataclass(frozen=True, eq=False)
+class StartModel:
+    """The first global model, its tensors, and how many of its values are learned.
+
+    Behind the learned values lie the running statistics of BatchNorm.
+    """
+
+    weights: Weights
+    spec: Spec
+    trained: int
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What a simulation is given from outside: who trains, who tests classes, who keeps the log.
+
+    Without an executor nothing is trained, or `stand_in` makes an edge's model. `recall` measures a model
     class by class, for methods that look at that.
     """
-    workloads = {
-        examples: workload_of(config, examples) for examples in np.unique(population.examples).tolist()
-    }
-    of_clients = [workloads[examples] for examples in population.examples.tolist()]
+
+    executor: Executor | None = None
+    stand_in: Callable[[int, Weights, int], Weights] | None = None
+    recall: Recall | None = None
+    log: Log = _unheard
+
+
+def simulator(config: Config, population: Population, start: StartModel, materials: Materials) -> Simulator:
+    """Return a simulation at its start."""
+    spec, log = start.spec, materials.log
+    by_size = {size: workload_of(config, size) for size in np.unique(population.examples).tolist()}
+    workloads = [by_size[size] for size in population.examples.tolist()]
     download, upload = (
         make_codec(name, spec, config.wan.topk) for name in (config.wan.download, config.wan.upload)
     )
     payloads = Payloads.of(4 * spec.size, download, upload)
     world = _world(config, population, spec.size, payloads)
-    trains = executor is not None
-    if not trains:  # there are no models to compress: only their sizes count
-        download = upload = None
-    edges = [_edge(config, index, world, cluster, of_clients, trains)
-             for index, cluster in enumerate(population.clusters)]  # fmt: skip
+    training = _training(materials, workloads, Uplink(upload, spec))
+    rules = _edge_rules(config, trains=training.trains)
+    edges = [
+        Edge(
+            index,
+            cluster,
+            workloads,
+            rules,
+            world.estimates(index, rules.clients_per_round),
+            aggregate=partial(combine_clients, rule=config.edge.rule()),
+        )
+        for index, cluster in enumerate(population.clusters)
+    ]
     synchronous = config.cloud.schedule == "sync"
     # Flat methods have no slots (decision 14), and a synchronous cloud starts its rounds itself.
     slotted = not (synchronous or config.federation.flat)
-    ledger = Ledger(
-        edges=len(edges),
-        flat=config.federation.flat,
-        synchronous=synchronous,
-        model_bytes=world.model_bytes,
-        cost_unit_s=world.cost_unit_s,
-        slot_s=config.resources.slot_s,
-        compute_weight=config.cost.compute_weight,
-        send_weight=config.cost.send_weight,
-        payloads=payloads,
+    prices = Prices(
+        world.cost_unit_s, config.resources.slot_s, config.cost.compute_weight, config.cost.send_weight
     )
+    # Where nothing is trained there are no models to compress: only their sizes count.
+    downlink = Downlink(download if training.trains else None)
     limits = {
-        "communications": _number(config.stop.communications),
-        "client_steps": _number(config.stop.client_steps),
-        "virtual_s": _number(config.stop.virtual_s),
+        name: _number(getattr(config.stop, name)) for name in ("communications", "client_steps", "virtual_s")
     }
     return Simulator(
-        _cloud(config, initial, trained, edges, slotted, population, world, download),
+        _cloud(config, start, edges, slotted, population, world, downlink),
         edges,
         world,
-        ledger,
-        executor,
+        Ledger(len(edges), payloads, prices, flat=config.federation.flat, synchronous=synchronous),
+        training,
         slot_s=config.resources.slot_s if slotted else None,
-        limits=limits,
-        recall=recall,
-        stand_in=stand_in,
+        limits={name: limit for name, limit in limits.items() if limit is not None},
+        recall=materials.recall,
         log=log,
-        uplink=Uplink(upload, spec),
-        mobility=_mobility(config, population, edges, world, of_clients, payloads, log)
-        if config.mobility.active
-        else None,
+        mobility=_mobility(config, population, edges, world, log) if config.mobility.active else None,
     )
+
+
+def _training(materials: Materials, workloads: Sequence[Workload], uplink: Uplink) -> NoTraining:
+    if materials.executor is not None:
+        return RealTraining(materials.executor, workloads, uplink)
+    return NoTraining() if materials.stand_in is None else StandIn(materials.stand_in)
 
 
 def workload_of(config: Config, examples: int) -> Workload:
@@ -124,32 +143,31 @@ def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
 
 def _cloud(
     config: Config,
-    initial: Weights,
-    trained: int,
+    start: StartModel,
     edges: Sequence[Edge],
     slotted: bool,
     population: Population,
     world: World,
-    download: Codec | None,
+    download: Downlink,
 ) -> Cloud:
     cloud, seed = config.cloud, config.seed
     examples = {edge.edge: edge.examples for edge in edges}
     norm_bound = _number(cloud.norm_bound) or math.inf
     if cloud.schedule == "sync":
         return SyncCloud(
-            initial,
+            start.weights,
             examples,
             selection=_selection(config, population, world),
             deadline_s=_number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
             rule=cloud.rule(),
             norm_bound=norm_bound,
-            download=Downlink(download),
+            download=download,
         )
     return AsyncCloud(
-        initial,
+        start.weights,
         examples,
-        mixing=MIXINGS[cloud.mixing](config, trained),
+        mixing=MIXINGS[cloud.mixing](config, start.trained),
         policy=threshold_policy(config),
         seed=seed,
         enforce=cloud.enforce,
@@ -158,7 +176,7 @@ def _cloud(
         concurrency=_number(cloud.concurrency) or math.inf,
         cost_unit_s=world.cost_unit_s,
         norm_bound=norm_bound,
-        download=Downlink(download),
+        download=download,
     )
 
 
@@ -185,25 +203,13 @@ def _selection(config: Config, population: Population, world: World) -> Selectio
     )
 
 
-def _edge(
-    config: Config,
-    index: int,
-    world: World,
-    cluster: Sequence[int],
-    workloads: Sequence[Workload],
-    trains: bool,
-) -> Edge:
+def _edge_rules(config: Config, *, trains: bool) -> EdgeRules:
     edge = config.edge
-    per_round = None if edge.clients_per_round == "all" else edge.clients_per_round
-    return Edge(
-        index,
-        {client: workloads[client] for client in cluster},
+    return EdgeRules(
         edge_rounds=edge.edge_rounds,
-        redraw=edge.redraw,
-        clients_per_round=per_round,
-        estimates=world.estimates(index, per_round),
-        aggregate=promise,
         seed=config.seed,
+        redraw=edge.redraw,
+        clients_per_round=None if edge.clients_per_round == "all" else edge.clients_per_round,
         deadline_s=_number(edge.deadline_s) or math.inf,
         quorum=edge.quorum,
         least=edge.rule().least,
@@ -213,19 +219,13 @@ def _edge(
 
 
 def _mobility(
-    config: Config,
-    population: Population,
-    edges: Sequence[Edge],
-    world: World,
-    workloads: Sequence[Workload],
-    payloads: Payloads,
-    log: Log,
+    config: Config, population: Population, edges: Sequence[Edge], world: World, log: Log
 ) -> Mobility:
     mobility, federation, resources = config.mobility, config.federation, population.resources
     reach = None if federation.reach == "all" else min(federation.reach, federation.edges)
     paths = Paths(resources.all_send_s, resources.moved_send_s, flat=False, reach=reach)
     if federation.flat:
-        hop = _flat_hop(payloads, resources.values)
+        hop = _flat_hop(world.payloads)
         paths = Paths(
             lambda: resources.best_send_s * hop,
             lambda move: resources.moved_send_s(move).min() * hop,
@@ -234,22 +234,17 @@ def _mobility(
     target = None
     if federation.target_distribution == "uniform" and population.labels is not None:
         target = np.full(population.labels.shape[1], 1 / population.labels.shape[1])
-    return Mobility(
-        edges,
-        world,
-        workloads,
-        paths,
-        population.labels,
-        target,
-        seed=config.seed,
+    clients = len(population.examples)
+    rules = MobilityRules(
         rates={"move": mobility.moves_per_s, "join": mobility.joins_per_s, "leave": mobility.leaves_per_s},
-        absent=min(len(workloads) - 1, round(mobility.absent * len(workloads))),  # somebody must be there
+        absent=min(clients - 1, round(mobility.absent * clients)),  # somebody must be there
         repair_s=_number(mobility.repair_s),
         switching_cost=mobility.switching_cost,
         heterogeneity_weight=federation.heterogeneity_weight,
         capacity=None if federation.capacity == "none" else federation.capacity,
-        log=log,
+        target=target,
     )
+    return Mobility(edges, world, paths, population.labels, rules, seed=config.seed, log=log)
 
 
 def _world(config: Config, population: Population, values: int, payloads: Payloads) -> World:
@@ -257,7 +252,7 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
     compute_s = population.resources.compute_s
     clusters, hop = population.edge_clusters, 1.0
     if config.federation.flat:
-        hop = _flat_hop(payloads, values)
+        hop = _flat_hop(payloads)
     slowed = np.ones(len(compute_s))
     slowed[clusters[0]] = resources.slow_edge
     return World(
@@ -271,7 +266,6 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
         ),
         clusters=population.clusters,
         links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
-        model_bytes=4 * values,
         payloads=payloads,
         seed=config.seed,
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
@@ -289,9 +283,9 @@ def _usual_clusters(config: Config, population: Population) -> list[list[int]]:
     )
 
 
-def _flat_hop(payloads: Payloads, values: int) -> float:
+def _flat_hop(payloads: Payloads) -> float:
     """Return the share of a model that passes a flat client's access hop: what it sends to the cloud."""
-    return payloads.up / (4 * values)
+    return payloads.up / payloads.model
 
 
 def _links(config: Config, count: int) -> list[WanLink]:

@@ -21,7 +21,7 @@ class Centralized(Stateful):
     def __init__(
         self,
         weights: Weights,
-        plan: Workload,
+        workload: Workload,
         trainer: Trainer,
         *,
         steps: int,
@@ -29,7 +29,7 @@ class Centralized(Stateful):
         log: Callable[[float, str, Mapping[str, Any]], None],
     ) -> None:
         self.weights = weights
-        self.plan = plan
+        self.workload = workload
         self.trainer = trainer
         self.steps = steps
         self.seed = seed
@@ -49,9 +49,9 @@ class Centralized(Stateful):
 
     def step(self) -> None:
         """Take the next hundred steps, or fewer where the learning rate changes or the end is near."""
-        until_decay = self.plan.lr_decay_steps - self.taken % self.plan.lr_decay_steps
+        until_decay = self.workload.lr_decay_steps - self.taken % self.workload.lr_decay_steps
         count = min(STEPS_AT_ONCE, until_decay, self.steps - self.taken)
-        task = ClientTask(0, self.taken, count, self.plan.rate(self.taken), self.weights, self.seed)
+        task = ClientTask(0, self.taken, count, self.workload.rate(self.taken), self.weights, self.seed)
         (result,) = self.trainer.train([task])
         self.weights = result.weights
         self.taken += count
@@ -85,6 +85,7 @@ class Centralized(Stateful):
         return dict.fromkeys(counts, 0) | {
             "staleness": {"mean": 0.0, "max": 0, "histogram": {}},
             "thresholds": {},
+            "rejections": {},
             "grants_per_edge": [],
             "applied_per_edge": [],
             "response_latency_ms": 0.0,

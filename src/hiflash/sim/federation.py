@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -21,10 +21,11 @@ from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
 from hiflash.methods.registry import threshold_policy
-from hiflash.sim.build import check_clusters, simulator, workload_of
+from hiflash.sim.build import Materials, StartModel, check_clusters, simulator, workload_of
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.population import Population, populate
 from hiflash.sim.session import Engine
+from hiflash.sim.simulator import Log
 from hiflash.weights import Spans, Spec
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from hiflash.execute.ray_executor import RayExecutor
 
 __all__ = ["Federation", "build", "outline", "survey"]
-
-Log = Callable[[float, str, Mapping[str, Any]], None]
 
 AUTO_MODEL = {"mnist5k": "lenet", "mnist": "lenet", "femnist": "femnist_cnn", "cifar10": "resnet"}
 
@@ -47,9 +46,7 @@ class Federation:
     data: Dataset | None
     population: Population
     model_name: str
-    initial: Weights
-    spec: Spec
-    parameters: int
+    start: StartModel
     pool: WorkerPool | RayExecutor | None
 
     @property
@@ -57,16 +54,26 @@ class Federation:
         """Return the name of what runs client tasks."""
         return "none" if self.pool is None else self.pool.name
 
+    @property
+    def parameters(self) -> int:
+        """Return how many values of the model are learned."""
+        return self.start.trained
+
     def engine(self, log: Log) -> Engine:
-        """Return the engine that this configuration asks for, at its start."""
+        """Return what runs this configuration, at its start."""
         if self.config.cloud.schedule == "centralized" and self.pool is not None:
-            plan = workload_of(self.config, int(self.population.examples[0]))
+            workload = workload_of(self.config, int(self.population.examples[0]))
             steps, seed = self.config.stop.steps, self.config.seed
-            return Centralized(self.initial, plan, self.pool, steps=steps, seed=seed, log=log)
+            return Centralized(self.start.weights, workload, self.pool, steps=steps, seed=seed, log=log)
         recall = None if self.pool is None else self.recall
-        return simulator(
-            self.config, self.population, self.initial, self.spec, self.parameters, self.pool, recall, log
-        )
+        materials = Materials(executor=self.pool, recall=recall, log=log)
+        return simulator(self.config, self.population, self.start, materials)
+
+    def chance(self) -> float | None:
+        """Return the accuracy of a model that always gives the most frequent answer."""
+        if self.data is None or self.pool is None:
+            return None
+        return float(np.bincount(self.data.y_test).max() / len(self.data.y_test))
 
     def recall(self, weights: Weights) -> tuple[float, ...]:
         """Return the share of each class's test samples that a model gets right; zero for a class without."""
@@ -105,9 +112,9 @@ def build(
         )
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a model that nobody looks into
-        return Federation(config, data, population, name, nothing, spec, trainable, None)
+        return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None)
     pool = _pool(config, data, population, make, local)
-    return Federation(config, data, population, name, initial, spec, trainable, pool)
+    return Federation(config, data, population, name, StartModel(initial, spec, trainable), pool)
 
 
 def survey(config: Config) -> tuple[Dataset | None, Population]:

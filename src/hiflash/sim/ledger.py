@@ -5,23 +5,40 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hiflash.core.compression import Payloads
 from hiflash.core.state import Stateful, record
 from hiflash.messages import Grant, Verdict
-from hiflash.sim.world import Timeline
+from hiflash.sim.world import RoundTiming
 
-__all__ = ["Ledger", "OpenLease"]
+__all__ = ["Ledger", "OpenLease", "Prices"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a run is charged: a slot costs one, `unit_s` seconds of computing and of sending their weights."""
+
+    unit_s: tuple[float, float]
+    slot_s: float
+    compute_weight: float = 1.0
+    send_weight: float = 1.0
 
 
 @record
 class OpenLease(NamedTuple):
-    """A lease that is not settled yet: its plan in virtual time and what was done under it."""
+    """A lease that is not settled yet: what it is expected to take, and what was done under it.
+
+    `compute_s` is the computing of all its rounds; of those that are done the seconds are known one by one.
+    """
 
     edge: int
-    timeline: Timeline
-    rounds_done: int = 0
+    granted_at: float
+    arrives_at: float
+    compute_s: float
+    computed_s: tuple[float, ...] = ()
+    sent_s: tuple[float, ...] = ()
     steps_done: int = 0
     in_flight: bool = True
     staleness: int = 0
@@ -46,33 +63,22 @@ class Ledger(Stateful):
         "rejected",
         "abandoned",
     )
-    STATE = (*COUNTS, "staleness", "thresholds", "grants", "applied", "open", "compute_cost", "send_cost")
+    STATE = (*COUNTS, "staleness", "thresholds", "rejections", "grants", "applied", "open", "compute_cost",
+             "send_cost")  # fmt: skip
 
     def __init__(
-        self,
-        *,
-        edges: int,
-        flat: bool,
-        synchronous: bool,
-        model_bytes: int,
-        cost_unit_s: tuple[float, float],
-        slot_s: float,
-        compute_weight: float,
-        send_weight: float,
-        payloads: Payloads | None = None,
+        self, edges: int, payloads: Payloads, prices: Prices, *, flat: bool, synchronous: bool
     ) -> None:
         self.flat = flat
         self.synchronous = synchronous
-        self.model_bytes = model_bytes
-        self.payloads = payloads or Payloads.of(model_bytes)
-        self.compute_unit_s, self.send_unit_s = cost_unit_s
-        self.slot_s = slot_s
-        self.compute_weight = compute_weight
-        self.send_weight = send_weight
+        self.payloads = payloads
+        self.prices = prices
+        self.compute_unit_s, self.send_unit_s = prices.unit_s
         for name in self.COUNTS:
             setattr(self, name, 0)
         self.staleness: Counter[int] = Counter()
         self.thresholds: Counter[str] = Counter()
+        self.rejections: Counter[str] = Counter()  # why updates did not count, other than for being stale
         self.grants = [0] * edges
         self.applied = [0] * edges
         self.open: dict[int, OpenLease] = {}
@@ -106,28 +112,35 @@ class Ledger(Stateful):
 
     def slot(self, now: float) -> int:
         """Return the index of the slot that `now` lies in."""
-        return math.floor(now / self.slot_s + 1e-9)  # k * slot_s / slot_s may fall just short of k
+        return math.floor(now / self.prices.slot_s + 1e-9)  # k * slot_s / slot_s may fall just short of k
 
-    def granted(self, grant: Grant, timeline: Timeline) -> None:
-        """Open the books of a lease."""
+    def granted(self, grant: Grant, arrives_at: float, compute_s: float) -> None:
+        """Open the books of a lease whose upload is expected at `arrives_at`, after so much computing."""
         first = not self.grants[grant.edge]
         self.wan_bytes_down += self.payloads.first_down if first else self.payloads.down
         self.grants[grant.edge] += 1
         if not self.synchronous:  # a synchronous schedule has no threshold
             self.thresholds[str(grant.threshold)] += 1
-        self.open[grant.lease_id] = OpenLease(grant.edge, timeline)
+        self.open[grant.lease_id] = OpenLease(grant.edge, grant.now, arrives_at, compute_s)
 
-    def round_done(self, lease_id: int, steps: int, sent: int, reported: int) -> None:
+    def round_done(self, lease_id: int, steps: int, timing: RoundTiming) -> None:
         """Count an edge round that was completed in virtual time."""
         lease = self.open[lease_id]
         self.open[lease_id] = OpenLease(
-            lease.edge, lease.timeline, lease.rounds_done + 1, lease.steps_done + steps
+            lease.edge,
+            lease.granted_at,
+            lease.arrives_at,
+            lease.compute_s,
+            (*lease.computed_s, timing.total_compute_s),
+            (*lease.sent_s, timing.total_send_s),
+            lease.steps_done + steps,
         )
+        sent, reported = len(timing.clients), len(timing.reporting)
         self.client_steps += steps
         self.client_uploads += reported
         if not self.flat:  # the access hop of a flat client is part of its way over the WAN
-            self.lan_bytes_down += sent * self.model_bytes
-            self.lan_bytes_up += reported * self.model_bytes
+            self.lan_bytes_down += sent * self.payloads.model
+            self.lan_bytes_up += reported * self.payloads.model
 
     def arrived(self, verdict: Verdict) -> None:
         """Count an upload that reached the cloud."""
@@ -138,6 +151,7 @@ class Ledger(Stateful):
                 self.discarded += 1
             else:
                 self.rejected += 1
+                self.rejections[verdict.reason] += 1
             self.settle(verdict.lease_id, applied=False)
         elif verdict.status == "applied":
             self.settle(verdict.lease_id, applied=True, staleness=verdict.staleness)
@@ -164,14 +178,10 @@ class Ledger(Stateful):
     def costs_by(self, slot: int) -> dict[str, float]:
         """Return what the run has cost by the end of a slot in which nothing more happens."""
         running = math.fsum(
-            [
-                lease.timeline.total_compute_s * self._share(lease.timeline, slot)
-                for lease in self.open.values()
-                if lease.in_flight
-            ]
+            [lease.compute_s * self._share(lease, slot) for lease in self.open.values() if lease.in_flight]
         )
         compute = self.compute_cost + running / self.compute_unit_s
-        total = self.compute_weight * compute + self.send_weight * self.send_cost + slot + 1
+        total = self.prices.compute_weight * compute + self.prices.send_weight * self.send_cost + slot + 1
         return {"compute_cost": compute, "send_cost": self.send_cost, "total_cost": total}
 
     def totals(self, now: float) -> dict[str, Any]:
@@ -197,6 +207,7 @@ class Ledger(Stateful):
                 "histogram": {str(tau): self.staleness[tau] for tau in sorted(self.staleness)},
             },
             "thresholds": {name: self.thresholds[name] for name in sorted(self.thresholds, key=float)},
+            "rejections": dict(self.rejections),
             "grants_per_edge": self.grants,
             "applied_per_edge": self.applied,
         }
@@ -209,7 +220,8 @@ class Ledger(Stateful):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take the books back."""
         super().restore(state)
-        self.staleness, self.thresholds = Counter(self.staleness), Counter(self.thresholds)
+        for name in ("staleness", "thresholds", "rejections"):
+            setattr(self, name, Counter(state[name]))
 
     def _left_over(self) -> int:
         """Return the steps behind updates that wait in an asynchronous cloud's buffer: in vain by now."""
@@ -219,10 +231,10 @@ class Ledger(Stateful):
 
     def _charge(self, lease: OpenLease) -> None:
         """Add what the rounds done under a lease that stops running have cost."""
-        self.compute_cost += lease.timeline.compute_s(lease.rounds_done) / self.compute_unit_s
-        self.send_cost += lease.timeline.send_s(lease.rounds_done) / self.send_unit_s
+        self.compute_cost += math.fsum(lease.computed_s) / self.compute_unit_s
+        self.send_cost += math.fsum(lease.sent_s) / self.send_unit_s
 
-    def _share(self, timeline: Timeline, slot: int) -> float:
+    def _share(self, lease: OpenLease, slot: int) -> float:
         """Return the part of a running lease's computing that is charged: even over the slots it runs."""
-        first, last = self.slot(timeline.granted_at), self.slot(timeline.arrives_at)
+        first, last = self.slot(lease.granted_at), self.slot(lease.arrives_at)
         return min(1.0, (slot - first + 1) / (last - first + 1))

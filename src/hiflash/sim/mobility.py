@@ -12,13 +12,13 @@ import numpy.typing as npt
 from hiflash.core.association.membership import ABSENT, Membership, homes
 from hiflash.core.association.repair import Placement
 from hiflash.core.association.strategies import label_distribution
-from hiflash.core.edge import Edge, Workload
+from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful, record
-from hiflash.messages import CheckIn, ClusterChange
+from hiflash.messages import Ask, CheckIn, ClusterChange, EdgeEffect, Recluster
 from hiflash.seeding import rng
 from hiflash.sim.world import World
 
-__all__ = ["Change", "Mobility", "Paths"]
+__all__ = ["Change", "Mobility", "MobilityRules", "Paths"]
 
 Floats = npt.NDArray[np.float64]
 Log = Callable[[float, str, Mapping[str, Any]], None]
@@ -47,11 +47,27 @@ class Paths:
     """A client can belong to so many edges: those that it sends to fastest."""
 
 
+@dataclass(frozen=True)
+class MobilityRules:
+    """How often clients move, join and leave, how many are absent at first, and how clusters are repaired.
+
+    `rates` are per virtual second. `target` are the labels that a cluster should have, None for everybody's.
+    """
+
+    rates: Mapping[str, float]
+    absent: int
+    repair_s: float | None
+    switching_cost: float
+    heterogeneity_weight: float
+    capacity: int | None
+    target: Floats | None
+
+
 class Mobility(Stateful):
     """Decides who is where, and tells edges, world and cloud.
 
-    `rates` are those of Poisson processes over virtual time. What happens when, and to whom, follows from
-    the seed and from earlier joins and leaves alone: all methods see the same.
+    Moves, joins and leaves are Poisson processes over virtual time. The seed and earlier joins and leaves
+    alone decide what happens when, and to whom: all methods see the same.
     """
 
     STATE = ("moved", "steps", "counts", "repairs", "level_s", "level_until")
@@ -60,37 +76,26 @@ class Mobility(Stateful):
         self,
         edges: Sequence[Edge],
         world: World,
-        workloads: Sequence[Workload],
         paths: Paths,
         labels: npt.NDArray[np.int64] | None,
-        target: Floats | None,
+        rules: MobilityRules,
         *,
         seed: int,
-        rates: Mapping[str, float],
-        absent: int,
-        repair_s: float | None,
-        switching_cost: float,
-        heterogeneity_weight: float,
-        capacity: int | None,
         log: Log,
     ) -> None:
+        clients = len(world.compute_s)
         self.edges = edges
         self.world = world
-        self.workloads = workloads
         self.paths = paths
-        self.labels = np.zeros((len(workloads), 0), dtype=np.int64) if labels is None else labels
+        self.labels = np.zeros((clients, 0), dtype=np.int64) if labels is None else labels
         self.overall = label_distribution(self.labels.sum(axis=0))
-        self.target = self.overall if target is None else target
+        self.rules = rules
+        self.rates = {kind: rate for kind, rate in rules.rates.items() if rate > 0}
         self.seed = seed
-        self.rates = {kind: rate for kind, rate in rates.items() if rate > 0}
-        self.repair_s = repair_s
-        self.switching_cost = switching_cost
-        self.heterogeneity_weight = heterogeneity_weight
-        self.capacity = capacity
         self.log = log
-        place = homes([edge.everyone for edge in edges], len(workloads))
+        place = homes([edge.everyone for edge in edges], clients)
         home = place.copy()
-        home[rng(seed, "mobility", "absent").choice(len(workloads), size=absent, replace=False)] = ABSENT
+        home[rng(seed, "mobility", "absent").choice(clients, size=rules.absent, replace=False)] = ABSENT
         self.membership = Membership(place, home)
         self.placement = self._placement()
         self.send_s = paths.at_first()
@@ -100,24 +105,24 @@ class Mobility(Stateful):
         self.repairs: list[dict[str, Any]] = []
         self.level_s, self.level_until = np.zeros(2), 0.0  # the levels times their seconds, and until when
 
-    def start(self) -> list[Any]:
+    def start(self) -> list[EdgeEffect | ClusterChange]:
         """Return what follows for edges and cloud from who is absent at first."""
         return self._settle(0.0)
 
     def first(self) -> list[tuple[float, Change]]:
         """Return the first event of each kind, and when it is due."""
-        kinds = [*self.rates, *(["repair"] if self.repair_s is not None else [])]
+        kinds = [*self.rates, *(["repair"] if self.rules.repair_s is not None else [])]
         return [self.following(Change(kind, 0), 0.0) for kind in kinds]
 
     def following(self, change: Change, now: float) -> tuple[float, Change]:
         """Return the event of the same kind after this one, and when it is due."""
         index = change.index + 1
-        if change.kind == "repair" and self.repair_s is not None:
-            return index * self.repair_s, Change("repair", index)
+        if change.kind == "repair" and self.rules.repair_s is not None:
+            return index * self.rules.repair_s, Change("repair", index)
         gap_s = rng(self.seed, "mobility", change.kind, "gap", index).exponential(1 / self.rates[change.kind])
         return now + gap_s, Change(change.kind, index)
 
-    def handle(self, change: Change, now: float) -> list[Any]:
+    def handle(self, change: Change, now: float) -> list[EdgeEffect | ClusterChange]:
         """Let something happen and return what follows for edges and cloud."""
         self.level_s, self.level_until = self._level_s(now), now
         if change.kind == "repair" and self.placement is not None:
@@ -133,7 +138,8 @@ class Mobility(Stateful):
             self.moved[client] = change.index
             self._put(client, change.index)
             if members.place[client] != ABSENT:
-                self._refresh(int(members.place[client]))
+                place = int(members.place[client])
+                self._refresh(place, self.edges[place].everyone)
         elif change.kind == "leave":
             self._assign(client, ABSENT)
         else:
@@ -149,7 +155,7 @@ class Mobility(Stateful):
         """Take note that an edge has got a lease."""
         self.membership.granted(edge)
 
-    def returned(self, check_in: CheckIn, now: float) -> list[Any]:
+    def returned(self, check_in: CheckIn, now: float) -> list[EdgeEffect | ClusterChange]:
         """Return what follows now that the lease of an edge is over; it asks for the next one if it can."""
         self.membership.returned(check_in.edge)
         effects = self._settle(now)
@@ -180,12 +186,11 @@ class Mobility(Stateful):
         for client, move in self.moved.items():
             self._put(client, move)
         for edge in self.edges:
-            edge.enrol({client: self.workloads[client] for client in edge.taken})
-            self._refresh(edge.edge)
+            self._refresh(edge.edge, edge.everyone)
 
-    def _repair(self, placement: Placement, now: float) -> list[Any]:
+    def _repair(self, placement: Placement, now: float) -> list[EdgeEffect | ClusterChange]:
         before = self._total_js()
-        switches = placement.repair(self._latency_ms(), self.switching_cost)
+        switches = placement.repair(self._latency_ms(), self.rules.switching_cost)
         for switch in switches:
             self.membership.assign(switch.client, switch.target)
         self.counts["switches"] += len(switches)
@@ -215,30 +220,30 @@ class Mobility(Stateful):
         if self.placement is not None:
             self.placement.assign(client, edge)
 
-    def _settle(self, now: float) -> list[Any]:
+    def _settle(self, now: float) -> list[EdgeEffect | ClusterChange]:
         """Let those change clusters who can, and return what the cloud is told."""
         leaving: dict[int, list[int]] = {}
         entering: dict[int, list[int]] = {}
         for transfer in self.membership.settle():
             (entering if transfer.enters else leaving).setdefault(transfer.edge, []).append(transfer.client)
         for index, clients in leaving.items():
-            self.steps |= self.edges[index].recluster(clients, {})
-        for index, clients in entering.items():
-            brought = {client: (self.workloads[client], self.steps.pop(client, 0)) for client in clients}
-            self.edges[index].recluster((), brought)
-        effects: list[Any] = []
+            self.steps |= {client: self.edges[index].taken[client] for client in clients}
+        effects: list[EdgeEffect | ClusterChange] = []
         for index in sorted({*leaving, *entering}):
-            edge = self.edges[index]
-            self._refresh(index)
+            edge, gone = self.edges[index], set(leaving.get(index, ()))
+            brought = {client: self.steps.pop(client, 0) for client in entering.get(index, ())}
+            cluster = tuple(sorted({*edge.everyone, *brought} - gone))
+            self._refresh(index, cluster)
+            estimates = self.world.estimates(index, edge.rules.clients_per_round) if cluster else None
+            edge.handle(Recluster(tuple(gone), brought, estimates, now))
             effects.append(ClusterChange(index, edge.examples, now))
-            if edge.everyone:
-                edge.expect(self.world.estimates(index, edge.clients_per_round))
-                effects.append(edge.check_in(now))
+            if cluster:
+                effects += edge.handle(Ask(now))
         return effects
 
-    def _refresh(self, edge: int) -> None:
+    def _refresh(self, edge: int, members: Sequence[int]) -> None:
         """Tell the world who is in a cluster and how long they take to send."""
-        cluster = np.array(self.edges[edge].everyone, dtype=np.int64)
+        cluster = np.array(members, dtype=np.int64)
         send_s = self.send_s[cluster] if self.paths.flat else self.send_s[edge, cluster]
         self.world.recluster(edge, cluster, send_s)
 
@@ -261,7 +266,7 @@ class Mobility(Stateful):
             self.membership.home,
             len(self.edges),
             self.labels,
-            self.target,
-            heterogeneity_weight=self.heterogeneity_weight,
-            capacity=self.capacity,
+            self.overall if self.rules.target is None else self.rules.target,
+            heterogeneity_weight=self.rules.heterogeneity_weight,
+            capacity=self.rules.capacity,
         )

@@ -70,6 +70,8 @@ class Result:
     rejected: int
     abandoned: int
     wall_s: float
+    rejections: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     mobility: dict[str, Any] = field(default_factory=dict)
     agent: str | None = None
     path: Path | None = None

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hiflash.core.state import Stateful
 from hiflash.messages import Weights
 
-__all__ = ["TARGETS", "Engine", "Session"]
+__all__ = ["TARGETS", "Engine", "Goals", "Hooks", "Session"]
 
 TARGETS = (0.7, 0.8, 0.85, 0.9, 0.95)
 STABLE = 5  # consecutive evaluations whose mean must reach a target
 PROGRESS_S = 0.2
+MANY_REJECTED = 10  # fewer may happen by chance: one client diverges, or an attack is tried
+REASONS = {
+    "not finite": "not finite (client.lr may be too large)",
+    "norm": "changed more than cloud.norm_bound allows",
+}
 
 
 class Engine(Protocol):
@@ -72,6 +78,33 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Goals:
+    """When the model is tested, and the accuracy that ends the run.
+
+    `chance` is the accuracy of a model that always gives the same answer, None if nobody knows.
+    """
+
+    every: int
+    target: float | None
+    chance: float | None = None
+
+
+def _quiet(*_: Any) -> None:
+    """Take note of nothing."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Who is told what happens in a run, and who may pause it; by default nobody."""
+
+    log: Callable[[float, str, Mapping[str, Any]], None] = _quiet
+    progress: Callable[[dict[str, Any]], None] = _quiet
+    checkpoint: Callable[[dict[str, Any]], None] = _quiet
+    checkpoint_s: float = math.inf
+    pause: Callable[[], bool] = bool  # bool() is False: never
+
+
 class Session(Stateful):
     """Runs until a stop condition holds or somebody asks it to pause; without `evaluate`, by budget alone."""
 
@@ -81,26 +114,15 @@ class Session(Stateful):
         self,
         engine: Engine,
         evaluate: Callable[[Weights], tuple[float, float]] | None,
-        *,
-        every: int,
-        target: float | None,
-        log: Callable[[float, str, Mapping[str, Any]], None],
-        progress: Callable[[dict[str, Any]], None],
-        checkpoint: Callable[[dict[str, Any]], None],
-        checkpoint_s: float,
-        pause: Callable[[], bool],
+        goals: Goals,
+        hooks: Hooks | None = None,
     ) -> None:
         self.engine = engine
         self.evaluate = evaluate
-        self.every = every
-        self.target = target
-        self._goal = None if target is None else str(target)
-        self.log = log
-        self.progress = progress
-        self.checkpoint = checkpoint
-        self.checkpoint_s = checkpoint_s
-        self.pause = pause
-        wanted = sorted({*TARGETS, *([] if target is None else [target])})
+        self.goals = goals
+        self.hooks = hooks or Hooks()
+        self._goal = None if goals.target is None else str(goals.target)
+        wanted = sorted({*TARGETS, *([] if goals.target is None else [goals.target])})
         self.evaluations: list[dict[str, Any]] = []
         self.targets: dict[str, dict[str, Any] | None] = {str(goal): None for goal in wanted}
         self.targets_stable: dict[str, dict[str, Any] | None] = dict(self.targets)
@@ -117,11 +139,11 @@ class Session(Stateful):
         if not self.started:
             self.engine.start()
             self.started = True
-            self.checkpoint(self.snapshot())
-        self.progress(self.status())
+            self.hooks.checkpoint(self.snapshot())
+        self.hooks.progress(self.status())
         while (reason := self.over()) is None:
-            if self.pause():
-                self.checkpoint(self.snapshot())
+            if self.hooks.pause():
+                self.hooks.checkpoint(self.snapshot())
                 return None
             self.advance()
             now = time.monotonic()
@@ -129,21 +151,21 @@ class Session(Stateful):
             clock = now
             if now - self._shown >= PROGRESS_S:
                 self._shown = now
-                self.progress(self.status())
-            if now - self._saved >= self.checkpoint_s:
+                self.hooks.progress(self.status())
+            if now - self._saved >= self.hooks.checkpoint_s:
                 self._saved = now
-                self.checkpoint(self.snapshot())
+                self.hooks.checkpoint(self.snapshot())
         if not self._evaluated_now():
             self._evaluate()
         self.wall_s += time.monotonic() - clock
-        self.progress(self.status())
+        self.hooks.progress(self.status())
         return reason
 
     def advance(self) -> None:
         """Let one event happen, and evaluate if that is due after it."""
         self.engine.step()
-        if self.engine.evaluations_due(self.every) > self.evaluated:
-            self.evaluated = self.engine.evaluations_due(self.every)
+        if self.engine.evaluations_due(self.goals.every) > self.evaluated:
+            self.evaluated = self.engine.evaluations_due(self.goals.every)
             self._evaluate()
 
     def status(self) -> dict[str, Any]:
@@ -156,9 +178,10 @@ class Session(Stateful):
             "version": self.engine.version,
             "accuracy": self.evaluations[-1]["accuracy"] if self.evaluations else None,
             "staleness": self.engine.figures()["staleness"]["mean"],
-            "target": self.target,
+            "target": self.goals.target,
             "fraction": min(1.0, max(self.engine.used().values())),
             "wall_s": self.wall_s,
+            "warnings": self.warnings(),
         }
 
     def snapshot(self) -> dict[str, Any]:
@@ -178,11 +201,31 @@ class Session(Stateful):
     def over(self) -> str | None:
         """Return why the run is over, if it is."""
         if self.reached:
-            return f"target {self.target} reached"
+            return f"target {self.goals.target} reached"
         for budget, share in self.engine.used().items():
             if share >= 1:
                 return f"{budget} used up"
         return None
+
+    def warnings(self) -> list[str]:
+        """Return the signs that this run does not learn, each in a few words."""
+        found = []
+        last = self.evaluations[-1] if self.evaluations else None
+        if last is not None and last["loss"] is None:
+            found.append("the test loss is not finite: try a smaller client.lr, or client.clip_norm")
+        for reason, count in self.engine.figures()["rejections"].items():
+            if count >= MANY_REJECTED:
+                found.append(f"{count:,} updates did not count: {REASONS.get(reason, reason)}")
+        chance = self.goals.chance
+        if last is not None and chance is not None and len(self.evaluations) >= STABLE:
+            best = max(row["accuracy"] for row in self.evaluations[-STABLE:])
+            first_loss, loss = self.evaluations[0]["loss"], last["loss"]
+            falling = None not in (first_loss, loss) and loss < first_loss  # slow, but it learns
+            if best <= chance and not falling:
+                found.append(
+                    f"did not learn: accuracy {best:.1%}, one and the same answer gives {chance:.1%}"
+                )
+        return found
 
     def _evaluated_now(self) -> bool:
         """Return whether the last evaluation is of the final model and the final count."""
@@ -200,7 +243,7 @@ class Session(Stateful):
         known = loss if math.isfinite(loss) else None  # JSON has no NaN
         row = {**self.engine.totals(), "version": version, "accuracy": accuracy, "loss": known}
         self.evaluations.append(row)
-        self.log(row["virtual_s"], "evaluate", {k: v for k, v in row.items() if k != "virtual_s"})
+        self.hooks.log(row["virtual_s"], "evaluate", {k: v for k, v in row.items() if k != "virtual_s"})
         recent = [evaluation["accuracy"] for evaluation in self.evaluations[-STABLE:]]
         mean = sum(recent) / len(recent)
         where = {

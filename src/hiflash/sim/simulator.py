@@ -1,9 +1,7 @@
-"""The simulator: the same cloud and edges as everywhere, in virtual time.
+"""The simulator: the same cloud and edges as over a network, in virtual time.
 
-Events are a heap of (time, counter). Control flow runs ahead of computation: an edge round is begun on an
-executor when its edge starts it and handed on as a promise; the simulation waits for it when its upload
-reaches the cloud, or drops it when that upload is known to be refused. A client task is pure, so when it
-runs cannot change what it gives.
+Events are a heap of (time, counter). Each step takes the next one, hands it to a state machine, and turns
+what follows into more events.
 """
 
 from __future__ import annotations
@@ -12,28 +10,30 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias, assert_never
 
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
-from hiflash.core.compression import Uplink
 from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful, record
+from hiflash.core.timers import SlotTimer
 from hiflash.errors import ProtocolError
-from hiflash.execute.executor import Executor, PendingModel, begin, resolve
 from hiflash.messages import (
     Abandon,
+    Ask,
     Cancel,
     CheckIn,
-    ClientUpdate,
+    CloudEffect,
     ClusterChange,
-    Deadline,
+    EdgeEffect,
     Expired,
     Grant,
     Measure,
     Measured,
     Proceed,
     Progress,
+    Promise,
+    Received,
     Refuse,
     Report,
     Round,
@@ -42,31 +42,41 @@ from hiflash.messages import (
     Upload,
     Verdict,
     Weights,
+    Welcome,
 )
 from hiflash.sim.ledger import Ledger
 from hiflash.sim.mobility import Change, Mobility
-from hiflash.sim.world import RoundTiming, World
+from hiflash.sim.training import Finished, NoTraining
+from hiflash.sim.world import Timeline, World
 
-__all__ = ["RoundEnd", "Simulator", "StandIn"]
+__all__ = ["RoundEnd", "Simulator"]
 
-StandIn = Callable[[int, Weights, int], Weights]
-"""From an edge, the model it received and its edge rounds to what training would have made of it."""
+Log = Callable[[float, str, Mapping[str, Any]], None]
+Recall = Callable[[Weights], tuple[float, ...]]
 
 
 @record
 @dataclass(slots=True)
 class RoundEnd:
-    """An edge round is over in virtual time."""
+    """An edge round is over in virtual time; `model` is the promise of what its clients made."""
 
     edge: int
     lease_id: int
     index: int
+    model: Promise | None
+
+
+SimulatorEvent: TypeAlias = Slot | CheckIn | Change | Grant | RoundEnd | Upload | Abandon
 
 
 class Simulator(Stateful):
-    """Drives one cloud and its edges through virtual time, one event per `step`."""
+    """Drives one cloud and its edges through virtual time, one event per `step`.
 
-    STATE = ("now", "heap", "counter", "last_slot", "slot_due", "deadline", "open_rounds", "kept")
+    `limits` are the run's budgets by name: communications, client_steps, virtual_s. `slot_s` is None where
+    check-ins are answered at once.
+    """
+
+    STATE = ("now", "heap", "counter", "timelines")
 
     def __init__(
         self,
@@ -74,39 +84,31 @@ class Simulator(Stateful):
         edges: Sequence[Edge],
         world: World,
         ledger: Ledger,
-        executor: Executor | None,
+        training: NoTraining,
         *,
         slot_s: float | None,
-        limits: Mapping[str, float | None],
-        recall: Callable[[Weights], tuple[float, ...]] | None = None,
-        stand_in: StandIn | None = None,
-        log: Callable[[float, str, Mapping[str, Any]], None],
-        uplink: Uplink | None = None,
+        limits: Mapping[str, float],
+        log: Log,
+        recall: Recall | None = None,
         mobility: Mobility | None = None,
     ) -> None:
         self.cloud = cloud
         self.edges = list(edges)
         self.world = world
         self.ledger = ledger
-        self.executor = executor
-        self.slot_s = slot_s
-        self.limits = {name: limit for name, limit in limits.items() if limit is not None}
-        self._budgets = {name: f"{limit:,} {name.replace('_', ' ')}" for name, limit in self.limits.items()}
+        self.training = training
+        self.timer = SlotTimer(slot_s)
+        self.limits = limits
+        self._budgets = {name: f"{limit:,} {name.replace('_', ' ')}" for name, limit in limits.items()}
         self.recall = recall
-        self.stand_in = stand_in
         self.log = log
-        self.uplink = uplink or Uplink()
         self.mobility = mobility
         # Whoever is absent at first is so from the beginning, also for those who look before the start.
         self._opening = [] if mobility is None else mobility.start()
         self.now = 0.0
-        self.heap: list[tuple[float, int, Any]] = []
+        self.heap: list[tuple[float, int, SimulatorEvent]] = []
         self.counter = 0
-        self.last_slot = -1
-        self.slot_due = False
-        self.deadline = math.inf
-        self.open_rounds: dict[int, Round] = {}
-        self.kept: dict[int, Weights] = {}  # what clients keep to themselves, if the model has such parts
+        self.timelines: dict[int, Timeline] = {}  # of the leases whose upload has not arrived
 
     def start(self) -> None:
         """Let every edge that has a client check in at time zero."""
@@ -116,7 +118,7 @@ class Simulator(Stateful):
                 self._push(*first)
         for edge in self.edges:
             if edge.everyone and not edge.request_id:
-                self._from_cloud(self.cloud.handle(edge.check_in(0.0)))
+                self._from_edge(edge.handle(Ask(0.0)))
         self._schedule_slots()
 
     @property
@@ -184,23 +186,25 @@ class Simulator(Stateful):
         self.now, _, event = heapq.heappop(self.heap)
         match event:
             case Slot():
-                self.slot_due, self.last_slot = False, max(self.last_slot, event.index)
+                self.timer.passed(event)
                 self.world.forget(self.now)
                 self._from_cloud(self.cloud.handle(event))
             case CheckIn():
                 if self.edges[event.edge].everyone:  # else its last client left while it waited to ask again
                     self._from_cloud(self.cloud.handle(event.at(self.now)))
-            case Change() if self.mobility is not None:
-                self._push(*self.mobility.following(event, self.now))
-                self._from_edge(self.mobility.handle(event, self.now))
             case Grant():
-                self._from_edge(self.edges[event.edge].received(event, self.now))
+                took_s = self.now - event.now
+                self._from_edge(self.edges[event.edge].handle(Received(event, took_s, self.now)))
             case RoundEnd():
                 self._end_round(event)
             case Upload():
                 self._arrive(event)
             case Abandon():
                 self._give_up(event)
+            case Change():
+                self._change(event)
+            case _:
+                assert_never(event)
         self._schedule_slots()
 
     def snapshot(self) -> dict[str, Any]:
@@ -211,7 +215,8 @@ class Simulator(Stateful):
             "edges": [edge.snapshot() for edge in self.edges],
             "world": self.world.snapshot(),
             "ledger": self.ledger.snapshot(),
-            "uplink": self.uplink.snapshot(),
+            "timer": self.timer.snapshot(),
+            "training": self.training.snapshot(),
             **({} if self.mobility is None else {"mobility": self.mobility.snapshot()}),
         }
 
@@ -223,43 +228,26 @@ class Simulator(Stateful):
             edge.restore(saved)
         self.world.restore(state["world"])
         self.ledger.restore(state["ledger"])
-        self.uplink.restore(state["uplink"])
+        self.timer.restore(state["timer"])
+        self.training.restore(state["training"])
         if self.mobility is not None:
             self.mobility.restore(state["mobility"])
 
-    def _push(self, time: float, event: Any) -> None:
+    def _push(self, time: float, event: SimulatorEvent) -> None:
         self.counter += 1
         heapq.heappush(self.heap, (time, self.counter, event))
 
     def _schedule_slots(self) -> None:
-        """Have check-ins answered: at the next slot boundary, or at once where there are no slots."""
-        if not self.slot_due and self.cloud.answerable:
-            self.slot_due = True
-            index, time = self.last_slot + 1, self.now
-            if self.slot_s is not None:
-                index = max(math.ceil(self.now / self.slot_s), index)
-                time = max(self.now, index * self.slot_s)
-            self._push(time, Slot(index, time))
-        if self.cloud.deadline not in (math.inf, self.deadline):
-            self.deadline = self.cloud.deadline
-            self._push(self.deadline, Slot(self.last_slot + 1, self.deadline))
+        for slot in self.timer.schedule(self.cloud, self.now):
+            self._push(slot.now, slot)
 
-    def _from_cloud(self, effects: Sequence[Any]) -> None:
+    def _from_cloud(self, effects: Sequence[CloudEffect]) -> None:
         for effect in effects:
             match effect:
                 case Grant():
                     self._grant(effect)
                 case Refuse():
-                    if effect.reason == "refused":
-                        self.ledger.refused += 1
-                    else:
-                        self.ledger.waited += 1
-                    self._log("refuse", edge=effect.edge, reason=effect.reason)
-                    retry = self.edges[effect.edge].handle(effect)
-                    if self.slot_s is None:  # nothing else would pass the time until it asks again
-                        self._push(self.now + effect.retry_after, *retry)
-                    else:
-                        self._from_edge(retry)
+                    self._refuse(effect)
                 case Verdict():
                     self._verdict(effect)
                 case RoundApplied():
@@ -276,146 +264,129 @@ class Simulator(Stateful):
                     self._log("measure", version=effect.version, recall=recall and list(recall))
                     self._from_cloud(self.cloud.handle(Measured(recall, self.now)))
                 case Proceed():
-                    self._from_edge(self.edges[effect.edge].handle(effect))
+                    self._from_edge(self.edges[effect.edge].handle(Received(effect, None, self.now)))
                 case Cancel():
-                    self.ledger.cancelled += 1
-                    self._drop(effect.lease_id)
-                    self.ledger.settle(effect.lease_id, applied=False)
-                    self._log("cancel", edge=effect.edge, lease=effect.lease_id)
-                    (check_in,) = self.edges[effect.edge].handle(effect)
-                    self._ask_again(check_in)
+                    self._cancel(effect)
+                case Welcome():
+                    raise ProtocolError("simulated edges never restart, so nobody says hello")
+                case _:
+                    assert_never(effect)
+
+    def _from_edge(self, effects: Sequence[EdgeEffect | ClusterChange]) -> None:
+        for effect in effects:
+            match effect:
+                case Round():
+                    self._start_round(effect)
+                case Upload() | Abandon():
+                    self._push(self.now + self.timelines[effect.lease_id].up_s, effect)
+                case CheckIn() | ClusterChange() | Progress():
+                    self._from_cloud(self.cloud.handle(effect))
+                case _:
+                    assert_never(effect)
+
+    def _change(self, change: Change) -> None:
+        if self.mobility is None:
+            raise ProtocolError("clients move, join and leave only with mobility")
+        self._push(*self.mobility.following(change, self.now))
+        self._from_edge(self.mobility.handle(change, self.now))
 
     def _grant(self, grant: Grant) -> None:
         if self.mobility is not None:
             self.mobility.granted(grant.edge)
         first = not self.ledger.grants[grant.edge]
         timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now, first=first)
-        self.ledger.granted(grant, timeline)
+        self.timelines[grant.lease_id] = timeline
+        self.ledger.granted(grant, timeline.arrives_at, timeline.total_compute_s)
         self._log("grant", edge=grant.edge, lease=grant.lease_id, version=grant.base_version,
                   threshold=str(grant.threshold), rounds=len(timeline.rounds))  # fmt: skip
         self._push(timeline.starts_at, grant)
 
-    def _from_edge(self, effects: Sequence[Any]) -> None:
-        for effect in effects:
-            match effect:
-                case Round():
-                    self._start_round(effect)
-                case Upload() | Abandon():
-                    self._push(self.now + self.ledger.open[effect.lease_id].timeline.up_s, effect)
-                case CheckIn() | ClusterChange() | Progress():
-                    self._from_cloud(self.cloud.handle(effect))
+    def _refuse(self, refusal: Refuse) -> None:
+        if refusal.reason == "refused":
+            self.ledger.refused += 1
+        else:
+            self.ledger.waited += 1
+        self._log("refuse", edge=refusal.edge, reason=refusal.reason)
+        for retry in self.edges[refusal.edge].handle(Received(refusal, None, self.now)):
+            if self.timer.slot_s is None and isinstance(retry, CheckIn):
+                # Nothing else would pass the time until it asks again.
+                self._push(self.now + refusal.retry_after, retry)
+            else:
+                self._from_edge([retry])
 
-    def _end_round(self, end: RoundEnd) -> None:
-        """Deliver what the clients of an edge round have made of their tasks, as promises."""
-        edge, opened = self.edges[end.edge], self.open_rounds.pop(end.edge)
-        timing = self._timing(opened)
-        steps = edge.steps(timing.clients)
-        self.ledger.round_done(
-            end.lease_id,
-            steps=steps,
-            sent=len(timing.clients),
-            reported=len(timing.reporting),
-        )
-        self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
-                  asked=len(timing.clients), clients=len(timing.reporting), steps=steps)  # fmt: skip
-        if self.executor is None:  # nothing is trained: one message for the whole round
-            self._from_edge(
-                edge.handle(
-                    Report(
-                        end.lease_id,
-                        end.index,
-                        timing.reporting,
-                        timing.reported_compute_s,
-                        timing.reported_send_s,
-                        self.now,
-                    )
-                )
-            )
-            return
-        effects: list[Any] = []
-        for update in self._updates(opened):
-            effects += edge.handle(update)
-        if len(timing.reporting) < len(opened.tasks):
-            effects += edge.handle(Deadline(end.lease_id, end.index, self.now))
-        self._from_edge(effects)
+    def _cancel(self, cancel: Cancel) -> None:
+        self.ledger.cancelled += 1
+        self.training.drop(cancel.lease_id)
+        self.ledger.settle(cancel.lease_id, applied=False)
+        del self.timelines[cancel.lease_id]
+        self._log("cancel", edge=cancel.edge, lease=cancel.lease_id)
+        for effect in self.edges[cancel.edge].handle(Received(cancel, None, self.now)):
+            if isinstance(effect, CheckIn):
+                self._ask_again(effect)
 
     def _start_round(self, opened: Round) -> None:
-        """Take note of an edge round and have it computed, unless its upload is known to be refused."""
-        timeline = self.ledger.open[opened.lease_id].timeline
+        """Have an edge round computed, unless its upload is known to be refused, and wait for its end."""
+        timeline = self.timelines[opened.lease_id]
         timing = timeline.rounds[opened.index]
-        if self.kept:
-            tasks = (replace(task, kept=self.kept.get(task.client)) for task in opened.tasks)
-            opened = replace(opened, tasks=tuple(tasks))
-        self.open_rounds[opened.edge] = opened
-        self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index))
-        if self.executor is None:
-            return
-        quorum = self.edges[opened.edge].needed
-        if len(timing.reporting) >= quorum and not self.cloud.stale(opened.lease_id):
-            model = PendingModel(tuple(self._updates(opened)), quorum)
-            begin(model, self.executor, timeline.arrives_at)
+        model = self.training.start(
+            opened,
+            timing.reporting,
+            self.edges[opened.edge].needed,
+            timeline.arrives_at,
+            wanted=not self.cloud.stale(opened.lease_id),
+        )
+        self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index, model))
 
-    def _updates(self, opened: Round) -> list[ClientUpdate]:
-        """Return what the clients that report in time will deliver; instead of weights, their tasks."""
-        edge, timing = self.edges[opened.edge], self._timing(opened)
-        seconds = dict(zip(timing.clients, zip(timing.compute_s, timing.send_s, strict=True), strict=True))
-        return [
-            ClientUpdate(
-                client=task.client,
-                lease_id=opened.lease_id,
-                round=opened.index,
-                weights=task,
-                examples=edge.workloads[task.client].examples,
-                loss=math.nan,
-                compute_s=seconds[task.client][0],
-                send_s=seconds[task.client][1],
-                now=timing.ends_at,
-            )
-            for task in opened.tasks
-            if task.client in timing.reporting
-        ]
-
-    def _timing(self, opened: Round) -> RoundTiming:
-        return self.ledger.open[opened.lease_id].timeline.rounds[opened.index]
+    def _end_round(self, end: RoundEnd) -> None:
+        """Tell an edge what its clients have made of their assignments, as a promise."""
+        edge, timing = self.edges[end.edge], self.timelines[end.lease_id].rounds[end.index]
+        steps = edge.steps(timing.clients)
+        self.ledger.round_done(end.lease_id, steps, timing)
+        self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
+                  asked=len(timing.clients), clients=len(timing.reporting), steps=steps)  # fmt: skip
+        report = Report(
+            end.lease_id,
+            end.index,
+            timing.reporting,
+            end.model,
+            timing.reported_compute_s,
+            timing.reported_send_s,
+            self.now,
+        )
+        self._from_edge(edge.handle(report))
 
     def _arrive(self, upload: Upload) -> None:
-        left, weights, examples = None, upload.weights, upload.examples
-        if self.executor is not None and not self.cloud.stale(upload.lease_id):
-            model = resolve(upload.weights, self.executor, self.now)
-            if model is None:
+        finished = None
+        if not self.cloud.stale(upload.lease_id):
+            rounds = len(self.timelines[upload.lease_id].rounds)
+            lease = self.cloud.leases[upload.lease_id]
+            finished = self.training.finish(upload, lease, rounds, self.now)
+            if finished is None:
+                self.ledger.rejections["not finite"] += 1
                 self._give_up(Abandon(upload.edge, upload.lease_id, upload.check_in, self.now))
                 return
-            # Only now: what is refused as stale may never have been computed, and must leave no trace.
-            self.kept.update(model.kept)
-            lease = self.cloud.leases[upload.lease_id]
-            weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
-            examples = sum(model.examples.values())
-        elif self.stand_in is not None and not self.cloud.stale(upload.lease_id):
-            rounds = len(self.ledger.open[upload.lease_id].timeline.rounds)
-            received = self.cloud.leases[upload.lease_id].received
-            weights = self.stand_in(upload.edge, received, rounds)
-        arrived = Upload(upload.edge, upload.lease_id, weights, examples, upload.check_in, self.now)
-        self._hand_in(arrived, left)
+            upload = replace(upload, weights=finished.model, examples=finished.examples)
+        self._hand_in(replace(upload, now=self.now), finished)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
         self.ledger.settle(abandon.lease_id, applied=False)
-        self._drop(abandon.lease_id)
+        self.training.drop(abandon.lease_id)
         if abandon.lease_id not in self.cloud.leases:  # it came too late before, so the cloud says nothing
             self._log("expire", edge=abandon.edge, lease=abandon.lease_id, reason="abandoned")
         self._hand_in(replace(abandon, now=self.now))
 
-    def _hand_in(self, last: Upload | Abandon, left: Weights | None = None) -> None:
+    def _hand_in(self, last: Upload | Abandon, finished: Finished | None = None) -> None:
         """Give the cloud the last message of a lease, which asks for the next one too.
 
-        `left` is what an upload left out. One that is refused changes nothing, so that it cannot matter
-        whether it was computed.
+        An upload that is refused changes nothing, so that it cannot matter whether it was computed.
         """
+        del self.timelines[last.lease_id]
         again = last.check_in
         apart = self.mobility is not None and again is not None  # the cluster may change between the two
         effects = self.cloud.handle(replace(last, check_in=None) if apart else last)
-        if left is not None and self.cloud.verdicts[last.lease_id].status != "rejected":
-            self.uplink.keep(last.edge, left)
+        if finished is not None and self.cloud.verdicts[last.lease_id].status != "rejected":
+            self.training.settled(last.edge, finished)
         self._from_cloud(effects)
         if apart and again is not None:
             self._ask_again(again)
@@ -427,19 +398,16 @@ class Simulator(Stateful):
         else:
             self._from_edge(self.mobility.returned(check_in, self.now))
 
-    def _drop(self, lease_id: int) -> None:
-        if self.executor is not None:
-            self.executor.drop(lease_id)
-
     def _verdict(self, verdict: Verdict) -> None:
         self.ledger.arrived(verdict)
-        self._drop(verdict.lease_id)
-        for lease_id in self.executor.leases() if self.executor is not None else ():
-            if self.cloud.stale(lease_id):  # this upload was one too many for it
-                self._drop(lease_id)
+        self.training.drop(verdict.lease_id)
+        self.training.drop_stale(self.cloud)  # this upload may have been one too many for others
         self._log("upload", edge=verdict.edge, lease=verdict.lease_id, status=verdict.status,
                   staleness=verdict.staleness, version=verdict.version, reason=verdict.reason)  # fmt: skip
-        self.edges[verdict.edge].handle(verdict)
+        edge = self.edges[verdict.edge]
+        # A lease that ended while its edge still ran has a verdict older than the upload.
+        took_s = verdict.now - edge.sent_at if verdict.now >= edge.sent_at else None
+        edge.handle(Received(verdict, took_s, self.now))
 
     def _log(self, kind: str, **row: Any) -> None:
         self.log(self.now, kind, row)

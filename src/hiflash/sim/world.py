@@ -16,8 +16,9 @@ import numpy.typing as npt
 from hiflash.core.association.strategies import latency_per_edge_ms, mean_of_peopled, waiting_per_edge_ms
 from hiflash.core.compression import Payloads
 from hiflash.core.cost import Fluctuation, WanLink
-from hiflash.core.edge import Edge, Estimates
+from hiflash.core.edge import Edge
 from hiflash.core.state import record
+from hiflash.messages import Estimates
 from hiflash.seeding import Streams
 
 __all__ = ["RoundTiming", "Timeline", "World"]
@@ -87,10 +88,9 @@ class World:
         cost_unit_s: tuple[float, float],
         clusters: Sequence[Sequence[int]],
         links: Sequence[WanLink] | None,
-        model_bytes: int,
+        payloads: Payloads,
         seed: int,
         fluctuation: tuple[float, float] | None,
-        payloads: Payloads | None = None,
     ) -> None:
         self.compute_s = compute_s
         self.send_s = send_s.copy()  # changes when clients move
@@ -98,8 +98,7 @@ class World:
         self.clusters = [np.array(cluster, dtype=np.int64) for cluster in clusters]
         self.links = links
         self._wan = {way: Streams(seed, "wan", way) for way in ("down", "up")}
-        self.model_bytes = model_bytes
-        self.payloads = payloads or Payloads.of(model_bytes)
+        self.payloads = payloads
         # Of edges whose whole cluster takes part, until it changes:
         self._steady: dict[int, tuple[int, RoundTiming]] = {}
         self._clusters_means: dict[int, tuple[Floats, npt.NDArray[np.int64]]] = {}
@@ -204,18 +203,18 @@ class World:
         longest_s = max(map(add, compute, send))
         total_compute_s, total_send_s = math.fsum(compute), math.fsum(send)
         reporting, reported = participants, (total_compute_s, total_send_s)
-        if longest_s > edge.deadline_s:
-            in_time = [latency_s <= edge.deadline_s for latency_s in map(add, compute, send)]
+        if longest_s > edge.rules.deadline_s:
+            in_time = [latency_s <= edge.rules.deadline_s for latency_s in map(add, compute, send)]
             reporting = tuple(compress(participants, in_time))
             reported = (math.fsum(compress(compute, in_time)), math.fsum(compress(send, in_time)))
-        lasts_s = min(longest_s, edge.deadline_s)
+        lasts_s = min(longest_s, edge.rules.deadline_s)
         rest = (participants, reporting, compute, send, total_compute_s, total_send_s, *reported)
         if everyone:
             self._steady[edge.edge] = (second, RoundTiming(lasts_s, *rest))
         return RoundTiming(now + lasts_s, *rest)
 
     def _means(self, edge: Edge, participants: tuple[int, ...]) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Return what computing, then sending, take them in the mean, and the places of their factors."""
+        """Return mean compute and send times, and indices into the fluctuation factors."""
         everyone = participants is edge.everyone
         if everyone and edge.edge in self._clusters_means:
             return self._clusters_means[edge.edge]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from hiflash.data import Dataset
 from hiflash.errors import Paused, RunError
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.result import Result
-from hiflash.sim.session import Session
+from hiflash.sim.session import Goals, Hooks, Session
 from hiflash.store.run_directory import RunDirectory, check_name
 from hiflash.weights import digest, to_bytes
 
@@ -53,10 +54,10 @@ def run(
     federation = build(chosen, data, model, indices)
     try:
         if directory is None:
-            return _Run(federation, None, progress, pause).go()
+            return _go(federation, None, progress, pause)
         folder = RunDirectory.create(Path(directory), chosen.to_toml())
         try:
-            return _Run(federation, folder, progress, pause).go()
+            return _go(federation, folder, progress, pause)
         finally:
             folder.close()
     finally:
@@ -89,131 +90,121 @@ def resume(
         state = folder.load()
         federation = build(config, data, model, indices)
         try:
-            going = _Run(federation, folder, progress, pause)
-            if state is not None:
-                going.restore(state)
-            return going.go()
+            return _go(federation, folder, progress, pause, state)
         finally:
             federation.close()
     finally:
         folder.close()
 
 
-class _Run:
-    """A run under way: a session, and the directory that keeps what it does."""
+def _go(
+    federation: Federation,
+    folder: RunDirectory | None,
+    progress: Progress | None,
+    pause: Callable[[], bool] | None,
+    state: Mapping[str, Any] | None = None,
+) -> Result:
+    """Run a federation to the end, from a saved state if there is one, and return its result.
 
-    def __init__(
-        self,
-        federation: Federation,
-        folder: RunDirectory | None,
-        progress: Progress | None,
-        pause: Callable[[], bool] | None,
-    ) -> None:
-        self.federation = federation
-        self.folder = folder
-        config = federation.config
-        self.session = Session(
-            federation.engine(self._log),
-            None if federation.pool is None else federation.pool.evaluate,
-            every=config.evaluate.every,
-            target=_target(config),
-            log=self._log,
-            progress=progress or (lambda status: None),
-            checkpoint=self._checkpoint,
+    With a folder everything is saved there.
+    """
+    config, identity = federation.config, _identity(federation)
+    hooks = Hooks(progress=progress or Hooks.progress, pause=pause or Hooks.pause)
+    if folder is not None:
+        hooks = replace(
+            hooks,
+            log=folder.log,
+            checkpoint=lambda session: folder.save({"identity": identity, "session": session}),
             checkpoint_s=config.checkpoint_s,
-            pause=pause or (lambda: False),
         )
-        agent = acting_agent(config)
-        self._agent = None if agent is None else agent.digest
-        self._identity = {
-            "config": config.digest(),
-            "data": "none" if federation.data is None else federation.data.digest(),
-            "parameters": federation.spec.size,
-            "trainer": federation.trainer,
-        }
+    evaluate = None if federation.pool is None else federation.pool.evaluate
+    goals = Goals(config.evaluate.every, _target(config), federation.chance())
+    session = Session(federation.engine(hooks.log), evaluate, goals, hooks)
+    if state is not None:
+        _check_identity(state["identity"], identity)
+        session.restore(state["session"])
+    if not session.started:
+        hooks.log(0.0, "start", _edges(federation, session))
+    reason = session.run()
+    if reason is None:
+        raise Paused(str(folder.path) if folder else None)
+    result = _result(federation, session, reason, folder)
+    totals = {name: value for name, value in session.engine.totals().items() if name != "virtual_s"}
+    hooks.log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})
+    if folder is not None:
+        model = None
+        if federation.pool is not None:
+            model = to_bytes(result.weights, federation.start.spec)
+            _draw(result, folder.path / "figure")
+        folder.finish(result.to_dict(), model)
+    return result
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a checkpoint that was made of the same run."""
-        for name, value in self._identity.items():
-            if state["identity"][name] != value:
-                raise RunError(
-                    f"the run was begun with {name} {state['identity'][name]} and cannot go on with {value}; "
-                    f"use the same {name}, or start a new run"
-                )
-        self.session.restore(state["session"])
 
-    def go(self) -> Result:
-        """Run to the end, save what there is to save, and return the result."""
-        if not self.session.started:
-            self._log(0.0, "start", self._edges())
-        reason = self.session.run()
-        if reason is None:
-            raise Paused(str(self.folder.path) if self.folder else None)
-        result = self._result(reason)
-        totals = {name: value for name, value in self.session.engine.totals().items() if name != "virtual_s"}
-        self._log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})
-        if self.folder is not None:
-            model = None
-            if self.federation.pool is not None:
-                model = to_bytes(result.weights, self.federation.spec)
-                _draw(result, self.folder.path / "figure")
-            self.folder.finish(result.to_dict(), model)
-        return result
+def _identity(federation: Federation) -> dict[str, Any]:
+    """Return what must be the same when a run goes on."""
+    return {
+        "config": federation.config.digest(),
+        "data": "none" if federation.data is None else federation.data.digest(),
+        "parameters": federation.start.spec.size,
+        "trainer": federation.trainer,
+    }
 
-    def _result(self, reason: str) -> Result:
-        federation, session = self.federation, self.session
-        config, engine = federation.config, session.engine
-        last = session.evaluations[-1] if session.evaluations else {"accuracy": None, "loss": None}
-        edges = self._edges()
-        return Result(
-            name=self.folder.path.name if self.folder else f"{config.method}-s{config.seed}",
-            method=config.method,
-            data=config.data.name if federation.data is None else federation.data.name,
-            partition=federation.population.split.name,
-            model=federation.model_name,
-            seed=config.seed,
-            config_digest=config.digest(),
-            digest=digest(engine.weights),
-            trainer=federation.trainer,
-            stop_reason=reason,
-            stop_target=None if config.stop.target == "none" else config.stop.target,
-            parameters=federation.parameters,
-            version=engine.version,
-            total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
-            **edges,
-            sample_overlap=federation.population.split.overlap,
-            accuracy=last["accuracy"],
-            best_accuracy=max((row["accuracy"] for row in session.evaluations), default=None),
-            loss=last["loss"],
-            evaluations=session.evaluations,
-            targets=session.targets,
-            targets_stable=session.targets_stable,
-            wall_s=session.wall_s,
-            agent=self._agent,
-            path=self.folder.path if self.folder else None,
-            weights=engine.weights,
-            **engine.totals(),
-            **engine.figures(),
-        )
 
-    def _edges(self) -> dict[str, Any]:
-        """Return what there is to know of every edge at any time."""
-        federation, engine = self.federation, self.session.engine
-        flat = federation.config.federation.flat
-        return {
-            "cluster_sizes": [len(cluster) for cluster in engine.clusters],
-            # Clients are no edges: a sum over them cannot be compared with one over edges (decision 33).
-            "js_per_edge": [] if flat else federation.population.js_per_edge(engine.clusters),
-            **engine.edges_ms(),
-        }
+def _check_identity(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name, value in now.items():
+        if saved[name] != value:
+            raise RunError(
+                f"the run was begun with {name} {saved[name]} and cannot go on with {value}; "
+                f"use the same {name}, or start a new run"
+            )
 
-    def _log(self, now: float, kind: str, row: Mapping[str, Any]) -> None:
-        if self.folder is not None:
-            self.folder.log(now, kind, row)
 
-    def _checkpoint(self, state: dict[str, Any]) -> None:
-        if self.folder is not None:
-            self.folder.save({"identity": self._identity, "session": state})
+def _result(federation: Federation, session: Session, reason: str, folder: RunDirectory | None) -> Result:
+    config, engine = federation.config, session.engine
+    last = session.evaluations[-1] if session.evaluations else {"accuracy": None, "loss": None}
+    edges, agent = _edges(federation, session), acting_agent(config)
+    return Result(
+        name=folder.path.name if folder else f"{config.method}-s{config.seed}",
+        method=config.method,
+        data=config.data.name if federation.data is None else federation.data.name,
+        partition=federation.population.split.name,
+        model=federation.model_name,
+        seed=config.seed,
+        config_digest=config.digest(),
+        digest=digest(engine.weights),
+        trainer=federation.trainer,
+        stop_reason=reason,
+        stop_target=None if config.stop.target == "none" else config.stop.target,
+        parameters=federation.parameters,
+        version=engine.version,
+        total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
+        **edges,
+        sample_overlap=federation.population.split.overlap,
+        accuracy=last["accuracy"],
+        best_accuracy=max((row["accuracy"] for row in session.evaluations), default=None),
+        loss=last["loss"],
+        evaluations=session.evaluations,
+        targets=session.targets,
+        targets_stable=session.targets_stable,
+        wall_s=session.wall_s,
+        warnings=session.warnings(),
+        agent=None if agent is None else agent.digest,
+        path=folder.path if folder else None,
+        weights=engine.weights,
+        **engine.totals(),
+        **engine.figures(),
+    )
+
+
+def _edges(federation: Federation, session: Session) -> dict[str, Any]:
+    """Return what there is to know of every edge at any time."""
+    engine, flat = session.engine, federation.config.federation.flat
+    return {
+        "cluster_sizes": [len(cluster) for cluster in engine.clusters],
+        # Clients are no edges: a sum over them cannot be compared with one over edges (decision 33).
+        "js_per_edge": [] if flat else federation.population.js_per_edge(engine.clusters),
+        **engine.edges_ms(),
+    }
 
 
 def _config(

@@ -10,7 +10,7 @@ from hiflash.control.surrogate.model import Surrogate
 from hiflash.control.surrogate.stand_in import surrogate_simulator
 from hiflash.data import Dataset
 from hiflash.seeding import rng
-from hiflash.sim.session import Session
+from hiflash.sim.session import Goals, Session
 from hiflash.weights import Spec
 
 __all__ = ["Rehearsal", "rehearse"]
@@ -38,17 +38,7 @@ def rehearse(
     draw = int(rng(config.seed, "rehearsal", number).integers(2**62))
     engine, learning = surrogate_simulator(config, data, spec, surrogate, draw)
     target = float(config.stop.target)
-    session = Session(
-        engine,
-        learning.evaluate,
-        every=config.evaluate.every,
-        target=target,
-        log=_quiet,
-        progress=_quiet,
-        checkpoint=_quiet,
-        checkpoint_s=float("inf"),
-        pause=lambda: False,
-    )
+    session = Session(engine, learning.evaluate, Goals(config.evaluate.every, target))
     session.run()
     reached = session.targets[str(target)]
     used = session.evaluations[-1] if reached is None else reached
@@ -60,7 +50,3 @@ def rehearse(
         engine.figures()["applied_per_edge"],
         session.evaluations,
     )
-
-
-def _quiet(*_: Any) -> None:
-    """Take note of nothing."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +9,7 @@ from hiflash.config import Config
 from hiflash.control.surrogate.model import Surrogate, SurrogateRun
 from hiflash.data import Dataset
 from hiflash.errors import ConfigError
-from hiflash.sim.build import simulator
+from hiflash.sim.build import Materials, StartModel, simulator
 from hiflash.sim.population import Population, populate
 from hiflash.sim.simulator import Simulator
 from hiflash.weights import Spec
@@ -34,9 +31,8 @@ def surrogate_simulator(
     population = populate(config, data, None, spec.size)
     shares, overall = edge_labels(population)
     learning = SurrogateRun(surrogate, shares, overall, target=float(config.stop.target), seed=draw)
-    size = len(learning.initial)
-    made = simulator(config, population, learning.initial, spec, size, None, None, _unheard, learning.train)
-    return made, learning
+    start = StartModel(learning.initial, spec, trained=len(learning.initial))
+    return simulator(config, population, start, Materials(stand_in=learning.train)), learning
 
 
 def check_representable(config: Config) -> None:
@@ -85,7 +81,3 @@ def edge_labels(population: Population) -> tuple[Floats, Floats]:
     overall = population.labels.sum(axis=0) / population.labels.sum()
     held = [population.labels[cluster].sum(axis=0) for cluster in population.clusters]
     return np.array([counts / counts.sum() if counts.sum() else overall for counts in held]), overall
-
-
-def _unheard(now: float, kind: str, row: Mapping[str, Any]) -> None:
-    """Keep no log."""

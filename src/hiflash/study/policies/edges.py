@@ -94,7 +94,7 @@ def _durations(federation: Federation) -> list[float]:
 def _measure(federation: Federation, result: Result, durations: Sequence[float]) -> dict[str, Any]:
     if result.path is None:
         raise ValueError("a run that was not saved has no model to measure")
-    weights = from_bytes((result.path / "model.safetensors").read_bytes(), federation.spec)
+    weights = from_bytes((result.path / "model.safetensors").read_bytes(), federation.start.spec)
     people = federation.population
     if people.labels is None:
         raise ValueError("without labels an edge has no label mix")

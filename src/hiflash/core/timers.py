@@ -1,0 +1,45 @@
+"""When a cloud is due to be told the time: at slot boundaries, at once where there are none, at deadlines."""
+
+from __future__ import annotations
+
+import math
+
+from hiflash.core.cloud import Cloud
+from hiflash.core.state import Stateful
+from hiflash.messages import Slot
+
+__all__ = ["SlotTimer"]
+
+
+class SlotTimer(Stateful):
+    """Says when a cloud that has something to answer gets its next `Slot`.
+
+    With `slot_s` that is the next slot boundary, never the same one twice; without, it is now.
+    """
+
+    STATE = ("last_slot", "slot_due", "deadline")
+
+    def __init__(self, slot_s: float | None) -> None:
+        self.slot_s = slot_s
+        self.last_slot = -1
+        self.slot_due = False
+        self.deadline = math.inf
+
+    def schedule(self, cloud: Cloud, now: float) -> list[Slot]:
+        """Return the slots to deliver, each at its own `now`, that have not been scheduled before."""
+        due = []
+        if not self.slot_due and cloud.answerable:
+            self.slot_due = True
+            index, time = self.last_slot + 1, now
+            if self.slot_s is not None:
+                index = max(math.ceil(now / self.slot_s), index)
+                time = max(now, index * self.slot_s)
+            due.append(Slot(index, time))
+        if cloud.deadline not in (math.inf, self.deadline):
+            self.deadline = cloud.deadline
+            due.append(Slot(self.last_slot + 1, self.deadline))
+        return due
+
+    def passed(self, slot: Slot) -> None:
+        """Take note of a slot that was delivered."""
+        self.slot_due, self.last_slot = False, max(self.last_slot, slot.index)
