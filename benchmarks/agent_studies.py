@@ -45,10 +45,10 @@ def edges(data: str, seeds: int) -> dict[str, Any]:
 def slow_edge(data: str, seeds: int) -> dict[str, Any]:
     """Return how often the agent refuses edge 0, ten times as slow, and the others, seed by seed."""
     from hiflash.core.thresholds.agent import Forward, permitted
-    from hiflash.methods.registry import THRESHOLDS
+    from hiflash.methods.registry import threshold_policy
 
     base = {"method": "hiflash", "data.name": data, "resources.slow_edge": 10.0}
-    policy: Any = THRESHOLDS["agent"](Config(**base))
+    policy: Any = threshold_policy(Config(**base))
     values = Forward(policy.agent.arrays)
     env, rows = StalenessEnv(base), []
     for seed in range(seeds):

@@ -57,8 +57,41 @@ def test_names_are_plain(name: str) -> None:
 def test_what_comes_with_hiflash_cannot_be_replaced_by_accident() -> None:
     with pytest.raises(ConfigError, match="choose another name"):
         hiflash.register_mixing("delta", lambda config, trained: Newest())
+    with pytest.raises(ConfigError, match="choose another name"):
+        hiflash.register_mixing("delta", lambda config, trained: Newest(), replace=True)
+
+
+def test_a_name_registered_twice_is_replaced_on_purpose_only() -> None:
+    again = (
+        r"mine is a .* that you registered already; choose another name, or give replace=True to replace it"
+    )
     hiflash.register_mixing("mine", lambda config, trained: Newest())
-    hiflash.register_mixing("mine", lambda config, trained: Newest())  # a notebook cell runs twice
+    hiflash.register_threshold("mine", lambda config: FixedThreshold(1))
+    hiflash.register_method("mine", "first", {"client.lr": 0.5})
+    with pytest.raises(ConfigError, match=again):
+        hiflash.register_mixing("mine", lambda config, trained: Newest())
+    with pytest.raises(ConfigError, match=again):
+        hiflash.register_threshold("mine", lambda config: FixedThreshold(2))
+    with pytest.raises(ConfigError, match=again):
+        hiflash.register_method("mine", "second", {"client.lr": 0.25})
+    assert hiflash.Config(method="mine").client.lr == 0.5
+    hiflash.register_mixing("mine", lambda config, trained: Newest(), replace=True)
+    hiflash.register_threshold("mine", lambda config: FixedThreshold(2), replace=True)
+    policy = registry.threshold_policy(hiflash.Config(**{"cloud.threshold": "mine"}))
+    assert policy.threshold == 2  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"client\.lr must be"):
+        hiflash.register_method("mine", "wrong", {"client.lr": -1}, replace=True)
+    assert hiflash.Config(method="mine").client.lr == 0.5
+    hiflash.register_method("mine", "second", {"client.lr": 0.25}, replace=True)
+    assert hiflash.Config(method="mine").client.lr == 0.25
+
+
+def test_a_threshold_of_ones_own_is_named_in_errors_and_may_stand_beside_any_key() -> None:
+    hiflash.register_threshold("mine", lambda config: FixedThreshold(config.cloud.skipped))
+    config = hiflash.Config(**{"cloud.threshold": "mine", "cloud.skipped": 5})
+    assert registry.threshold_policy(config).threshold == 5  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match='"agent" or "mine", got "nobody"'):
+        hiflash.Config(**{"cloud.threshold": "nobody"})
 
 
 def test_every_method_is_listed_with_its_parts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -459,12 +459,12 @@ def test_a_run_on_the_move_is_the_same_with_two_workers_and_when_resumed(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"mobility.moves_per_s": -1.0}, "mobility.moves_per_s must be >= 0, got -1.0"),
-        ({"mobility.joins_per_s": float("inf")}, "mobility.joins_per_s must be >= 0"),
-        ({"mobility.leaves_per_s": "often"}, "mobility.leaves_per_s must be >= 0"),
+        ({"mobility.moves_per_s": -1.0}, "mobility.moves_per_s must be in [0, 1e6], got -1.0"),
+        ({"mobility.joins_per_s": float("inf")}, "mobility.joins_per_s must be in [0, 1e6]"),
+        ({"mobility.leaves_per_s": "often"}, "mobility.leaves_per_s must be in [0, 1e6]"),
         ({"mobility.absent": 1.0}, "mobility.absent must be in [0, 1), got 1.0"),
-        ({"mobility.repair_s": 0.0}, 'mobility.repair_s must be > 0 or "none", got 0.0'),
-        ({"mobility.switching_cost": -5.0}, "mobility.switching_cost must be >= 0"),
+        ({"mobility.repair_s": 0.0}, 'mobility.repair_s must be in [0.0001, 1e12] or "none", got 0.0'),
+        ({"mobility.switching_cost": -5.0}, "mobility.switching_cost must be in [0, 1e12]"),
         ({"mobility.repair": 3.0}, "unknown key mobility.repair; did you mean mobility.repair_s?"),
         (
             {"method": "fedavg", "mobility.repair_s": 5.0},
@@ -502,7 +502,7 @@ def test_mobility_from_the_command_line(tmp_path: Path) -> None:
 
     wrong = hiflash_run("--mobility.leaves_per_s=-1")
     assert wrong.returncode == 2
-    assert "mobility.leaves_per_s must be >= 0, got -1" in wrong.stderr
+    assert "mobility.leaves_per_s must be in [0, 1e6], got -1" in wrong.stderr
     assert not (tmp_path / "runs").exists()
     (tmp_path / "moving.toml").write_text(
         "[mobility]\nmoves_per_s = 5\njoins_per_s = 2\nleaves_per_s = 2\nabsent = 0.25\nrepair_s = 0.5\n"

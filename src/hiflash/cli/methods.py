@@ -19,6 +19,7 @@ def add(commands: Any) -> None:
 def _methods(options: argparse.Namespace) -> int:
     from hiflash.config.describe import describe_method
     from hiflash.methods.recipes import METHODS
+    from hiflash.methods.registry import THRESHOLDS
 
     rows: dict[str, Any] = {
         name: {"about": recipe.about, "parts": describe_method(name), "settings": recipe.settings}
@@ -36,5 +37,12 @@ def _methods(options: argparse.Namespace) -> int:
         table.add_row(f"[bold]{name}[/]", f"{row['about']}\n{parts}\n")
     console = Console(highlight=False)
     console.print(table)
-    console.print("Any part may be replaced: hiflash run --method fedat --cloud.mixing delta", soft_wrap=True)
+    console.print("thresholds: hiflash run --cloud.threshold NAME, or a number")
+    names = Table.grid(padding=(0, 2))
+    for part in THRESHOLDS.values():
+        names.add_row(f"[bold]{part.name}[/]", part.about.replace("`", ""))
+    console.print(names)
+    console.print(
+        "\nAny part may be replaced: hiflash run --method fedat --cloud.mixing delta", soft_wrap=True
+    )
     return 0

@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hiflash.core.registry import declared_keys, readers
+from hiflash.methods.registry import BUILT_IN, THRESHOLDS
+
 __all__ = ["out_of_place"]
 
 ASYNC, SYNC = ("cloud.schedule", ("async",)), ("cloud.schedule", ("sync",))
@@ -25,7 +28,19 @@ RULE = {"trim": "trimmed_mean", "byzantine": "krum", "krum_keep": "krum", "clip_
 ATTACK = ("attack.kind", ("sign_flip", "noise", "label_flip", "scale", "nan"))
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
-NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
+Need = tuple[str, tuple[Any, ...]]  # another key, and the values that it may have
+
+
+def _threshold_needs() -> dict[str, tuple[Need, ...]]:
+    """Return what the keys need that thresholds declare: one that uses them."""
+    parts = THRESHOLDS.values()
+    return {
+        f"cloud.{name}": (ASYNC,) if key.anywhere else (ASYNC, ("cloud.threshold", readers(parts, name)))
+        for name, key in declared_keys(parts).items()
+    }
+
+
+NEEDS: dict[str, tuple[Need, ...]] = {
     **{f"federation.{key}": (EDGES,) for key in ASSOCIATION},
     "client.batch_norm": (FEDERATED,),
     "resources.slow_edge": (FEDERATED, EDGES),
@@ -57,28 +72,17 @@ NEEDS: dict[str, tuple[tuple[str, tuple[Any, ...]], ...]] = {
     "cloud.momentum": (ASYNC, ("cloud.mixing", ("delta",))),
     "cloud.buffer": (ASYNC, ("cloud.mixing", ("buffer",))),
     "cloud.threshold": (ASYNC,),
-    "cloud.threshold_max": (ASYNC,),
-    "cloud.parallelism": (ASYNC, ("cloud.threshold", ("parallel",))),
-    "cloud.base_threshold": (ASYNC, ("cloud.threshold", ("latency", "skip_slowest"))),
-    "cloud.skipped": (ASYNC, ("cloud.threshold", ("skip_slowest",))),
-    "cloud.agent": (ASYNC, ("cloud.threshold", ("agent",))),
-    "cloud.temperature": (ASYNC, ("cloud.threshold", ("agent",))),
+    **_threshold_needs(),
     "cloud.enforce": (ASYNC,),
 }
 """What each key needs to mean something. A key that is not here always does."""
-
-OWN = {
-    "cloud.mixing": ("interpolate", "delta", "buffer", "tiers"),
-    "cloud.threshold": ("inf", "random", "uneven", "parallel", "latency", "skip_slowest", "agent"),
-}
-"""The names that come with HiFlash; a part that a user registered may look at any key."""
 
 
 def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
     """Return why a key means nothing among these (complete, dotted) settings, empty if it does."""
     for other, values in NEEDS.get(key, ()):
         has = settings[other]
-        if has in values or (other in OWN and isinstance(has, str) and has not in OWN[other]):
+        if has in values or (other in BUILT_IN and isinstance(has, str) and has not in BUILT_IN[other]):
             continue
         method = settings["method"]
         if other == "cloud.schedule" and len(values) > 1:

@@ -13,11 +13,18 @@ from hiflash.methods.registry import add_part
 __all__ = ["register_method"]
 
 
-def register_method(name: str, about: str, settings: Mapping[str, Any]) -> None:
-    """Let `method = name` stand for these settings; wrong ones are refused here and now."""
-    add_part(METHODS, "method", name, Recipe(about, dict(settings)))
+def register_method(name: str, about: str, settings: Mapping[str, Any], *, replace: bool = False) -> None:
+    """Let `method = name` stand for these settings; wrong ones are refused here and now.
+
+    `replace` allows a name that you registered before.
+    """
+    before = METHODS.get(name)
+    add_part(METHODS, "method", name, Recipe(about, dict(settings)), replace=replace)
     try:
         Config(method=name)
     except ConfigError:
-        del METHODS[name]
+        if before is None:
+            del METHODS[name]
+        else:
+            METHODS[name] = before
         raise

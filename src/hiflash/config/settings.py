@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ PLANS = (
     "sweep",
     "evaluate_agent",
 )  # sections of a file that say which runs to make, not what a run is
-
+MOST_BYTES = 1024 * 1024  # of a file with settings
 
 RENAMED = {"engine": "executor", "parts": "indices"}
 
@@ -28,13 +29,26 @@ RENAMED = {"engine": "executor", "parts": "indices"}
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the contents of a TOML file, or say where it is wrong."""
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(_content(path).decode())
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist; give the path of a TOML file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _content(path: Path) -> bytes:
+    """Return what is in a file, unless it is a folder, a device or a pipe, which may have no end."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise ConfigError(f"{path} is not a file; give the path of a TOML file")
+    if about.st_size > MOST_BYTES:
+        raise ConfigError(
+            f"{path} has {about.st_size:,} bytes, and a file with settings at most {MOST_BYTES:,}; "
+            "give the path of a TOML file"
+        )
+    return path.read_bytes()
 
 
 def read_settings(path: Path | str | None) -> dict[str, Any]:

@@ -16,25 +16,25 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from hiflash.config.applicability import out_of_place
-from hiflash.config.sections import (
+from hiflash.config.keys import OneOf, Seconds, Section, allowed, setting
+from hiflash.config.method_sections import (
     AttackSection,
     ClientSection,
     CloudSection,
+    EdgeSection,
+    FederationSection,
+)
+from hiflash.config.rules import broken_rules
+from hiflash.config.run_sections import (
     CostSection,
     DataSection,
-    EdgeSection,
     EvaluateSection,
-    FederationSection,
     MobilitySection,
     ModelSection,
-    Positive,
     RaySection,
     ResourcesSection,
-    Section,
     StopSection,
     WanSection,
-    one_of,
-    setting,
 )
 from hiflash.config.settings import explain, flatten, nest, read_settings
 from hiflash.errors import ConfigError
@@ -47,8 +47,6 @@ DATASET_SETTINGS: dict[str, dict[str, Any]] = {
     "femnist": {"data.partition": "writer"},
 }
 
-MOBILE_PAIRS = 500_000_000  # 4 GB of paths
-
 
 class Config(Section):
     """Everything that decides a run. Give sections as dicts or keys with dots.
@@ -57,39 +55,34 @@ class Config(Section):
     0.05
     """
 
-    method: Annotated[str, one_of("METHODS")] = setting("hifl", " | ".join(METHODS), "which recipe runs")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(
-        0, "a whole number >= 0", "names every random stream"
-    )
-    workers: Annotated[int, Field(ge=0, le=1024)] = setting(
-        0, "a whole number >= 0", "threads; 0 is one per core"
-    )
+    method: Annotated[str, OneOf(METHODS)] = setting("hifl", "which recipe runs")
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = setting(0, "names every random stream")
+    workers: Annotated[int, Field(ge=0, le=1024)] = setting(0, "threads; 0 is one per core")
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = setting(
-        "auto", '"auto", "cpu" or "cuda"', "where training runs"
+        "auto", "where training runs", allowed='"auto", "cpu", "mps", "cuda" or "cuda:N"'
     )
     trainer: Literal["auto", "native", "torch", "stacked", "none"] = setting(
         "auto",
-        '"auto", "native", "torch", "stacked" or "none"',
         "what runs client tasks; auto is native or else torch, stacked is for GPUs, none trains nothing",
     )
     executor: Literal["local", "ray"] = setting(
-        "local", '"local" or "ray"', "what runs the workers: this process, or a Ray cluster"
+        "local", "what runs the workers: this process, or a Ray cluster"
     )
-    checkpoint_s: Positive = setting(20.0, "> 0", "wall seconds between two checkpoints")
-    federation: FederationSection = FederationSection()
-    client: ClientSection = ClientSection()
-    edge: EdgeSection = EdgeSection()
-    cloud: CloudSection = CloudSection()
-    attack: AttackSection = AttackSection()
-    resources: ResourcesSection = ResourcesSection()
-    wan: WanSection = WanSection()
-    mobility: MobilitySection = MobilitySection()
-    evaluate: EvaluateSection = EvaluateSection()
-    stop: StopSection = StopSection()
-    data: DataSection = DataSection()
-    model: ModelSection = ModelSection()
-    cost: CostSection = CostSection()
-    ray: RaySection = RaySection()
+    checkpoint_s: Seconds = setting(20.0, "wall seconds between two checkpoints")
+    federation: FederationSection = Field(default_factory=FederationSection)
+    client: ClientSection = Field(default_factory=ClientSection)
+    edge: EdgeSection = Field(default_factory=EdgeSection)
+    cloud: CloudSection = Field(default_factory=CloudSection)
+    attack: AttackSection = Field(default_factory=AttackSection)
+    resources: ResourcesSection = Field(default_factory=ResourcesSection)
+    wan: WanSection = Field(default_factory=WanSection)
+    mobility: MobilitySection = Field(default_factory=MobilitySection)
+    evaluate: EvaluateSection = Field(default_factory=EvaluateSection)
+    stop: StopSection = Field(default_factory=StopSection)
+    data: DataSection = Field(default_factory=DataSection)
+    model: ModelSection = Field(default_factory=ModelSection)
+    cost: CostSection = Field(default_factory=CostSection)
+    ray: RaySection = Field(default_factory=RaySection)
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -107,7 +100,7 @@ class Config(Section):
 
     def with_settings(self, overrides: Mapping[str, Any]) -> Self:
         """Return this configuration with other settings on top; another method brings its own recipe."""
-        return self._layered(self._given, overrides, "the configuration")
+        return self._layered(self._given, overrides, "the configuration") if overrides else self
 
     def with_random_thresholds(self) -> Self:
         """Return this configuration with thresholds that need no agent; what only others need goes too."""
@@ -142,75 +135,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        problems = []
-        federation, cloud = self.federation, self.cloud
-        if federation.edges > federation.clients:
-            problems.append(
-                f"federation.edges ({federation.edges}) must not exceed federation.clients "
-                f"({federation.clients}): an edge needs a client"
-            )
-        by_labels = ("heterogeneity", "data", "edge-iid", "edge-noniid")
-        if self.data.name == "none" and federation.association in by_labels:
-            problems.append(
-                f"federation.association = {federation.association} needs labels, and data.name is none; "
-                "use random or latency"
-            )
-        if federation.capacity != "none" and federation.capacity * federation.edges < federation.clients:
-            problems.append(
-                f"federation.capacity ({federation.capacity}) x federation.edges ({federation.edges}) leaves "
-                f"no room for federation.clients ({federation.clients}); "
-                f"it must be at least {-(-federation.clients // federation.edges)}"
-            )
-        if federation.reach != "all" and federation.association not in ("heterogeneity", "data"):
-            problems.append(
-                f"federation.reach is for the associations heterogeneity and data, and "
-                f"{federation.association} puts clients anywhere; leave it out"
-            )
-        units, kind = self.units, "federation.clients" if federation.flat else "federation.edges"
-        if cloud.schedule == "sync" and cloud.participants > units:
-            problems.append(f"cloud.participants ({cloud.participants}) must not exceed {kind} ({units})")
-        problems += self._rule_problems()
-        if federation.flat and self.edge.edge_rounds != (1,):
-            problems.append(
-                "edge.edge_rounds must be [1] without edges (federation.flat), "
-                f"got {list(self.edge.edge_rounds)}"
-            )
-        if cloud.schedule == "sync" and cloud.selection == "tiers" and cloud.tiers > units:
-            problems.append(f"cloud.tiers ({cloud.tiers}) must not exceed {kind} ({units})")
-        if cloud.mixing == "tiers" and (federation.flat or federation.association != "latency"):
-            problems.append(
-                'cloud.mixing = "tiers" weights tiers by their latency, and needs federation.association = '
-                f'"latency" and edges, got "{federation.association}"'
-                f"{' and federation.flat' if federation.flat else ''}"
-            )
-        if cloud.threshold == "skip_slowest" and cloud.skipped >= units:
-            problems.append(f"cloud.skipped ({cloud.skipped}) must be less than {kind} ({units})")
-        if self.wan.topk != 0.01 and "topk" not in (self.wan.upload, self.wan.download):
-            problems.append('wan.topk needs wan.upload = "topk" or wan.download = "topk"')
-        problems += self._mobility_problems()
-        if self.data.name == "none" and self.trainer != "none":
-            problems.append('data.name = "none" needs trainer = "none": nothing can be trained on no data')
-        if cloud.schedule == "centralized" and self.trainer == "none":
-            problems.append(
-                f'trainer = "none" trains nothing, and {self.method} is nothing but training; '
-                "use another trainer or method"
-            )
-        for key, pair in (
-            ("resources.f_ghz", self.resources.f_ghz),
-            ("resources.bandwidth_mhz", self.resources.bandwidth_mhz),
-            ("wan.rtt_ms", self.wan.rtt_ms),
-            ("wan.bandwidth_mbps", self.wan.bandwidth_mbps),
-        ):
-            if not 0 < pair[0] <= pair[1] <= 1e9:
-                problems.append(f"{key} must be [low, high] with 0 < low <= high, got {list(pair)}")
-        if not any(
-            limit != "none"
-            for limit in (self.stop.communications, self.stop.client_steps, self.stop.virtual_s)
-        ):
-            problems.append(
-                "one of stop.communications, stop.client_steps and stop.virtual_s must be a number"
-            )
-        if problems:
+        if problems := broken_rules(self):
             raise ValueError("\n".join(problems))
         return self
 
@@ -218,40 +143,6 @@ class Config(Section):
     def units(self) -> int:
         """Return how many talk to the cloud: edges, or clients where there are no edges."""
         return self.federation.clients if self.federation.flat else self.federation.edges
-
-    def _rule_problems(self) -> list[str]:
-        """Return which rules cannot be applied in this federation, and why."""
-        edge, cloud, problems = self.edge, self.cloud, []
-        if edge.clients_per_round != "all":
-            problems += edge.problems("edge", edge.clients_per_round, "edge.clients_per_round")
-        else:
-            problems += edge.problems("edge", self.federation.clients, "federation.clients")
-        if self.attack.kind != "none" and self.attack.share * self.federation.clients < 0.5:
-            clients = self.federation.clients
-            problems.append(f"attack.share = {self.attack.share} of federation.clients = {clients} is nobody")
-        if cloud.schedule == "sync":
-            problems += cloud.problems("cloud", cloud.participants, "cloud.participants")
-        return problems
-
-    def _mobility_problems(self) -> list[str]:
-        """Return why clients cannot move, join or leave in this federation."""
-        federation, problems = self.federation, []
-        if not self.mobility.active or self.cloud.schedule == "centralized":
-            return []
-        if self.resources.slow_edge != 1:
-            problems.append("resources.slow_edge is for clusters that stay as they are; leave out mobility.*")
-        pairs = federation.clients * federation.edges
-        if not federation.flat and pairs > MOBILE_PAIRS:
-            problems.append(
-                f"with mobility federation.clients * federation.edges must be at most {MOBILE_PAIRS:,}, got "
-                f"{pairs:,}: the path of every client to every edge is kept; use fewer edges"
-            )
-        if not federation.flat and federation.association == "latency":
-            problems.append(
-                f"mobility.* is for edges that are places, and the tiers of {self.method} "
-                '(federation.association = "latency") are none; leave it out or use another association'
-            )
-        return problems
 
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""
@@ -321,7 +212,7 @@ def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
 
 def _about(info: Any) -> tuple[str, Any, str]:
     default = list(info.default) if isinstance(info.default, tuple) else info.default
-    return info.json_schema_extra["allowed"], default, info.description
+    return allowed(info), default, info.description
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:

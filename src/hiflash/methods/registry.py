@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hiflash.agents import find_agent
 from hiflash.core.mixing import Buffer, Delta, Interpolate, Mixing, TierWeighting
+from hiflash.core.registry import Key, Part, discover
 from hiflash.core.thresholds.agent import AgentPolicy
 from hiflash.core.thresholds.fixed import FixedThreshold
-from hiflash.core.thresholds.heuristics import KeepParallel, LatencyAware, SkipSlowest
 from hiflash.core.thresholds.policy import ThresholdPolicy
-from hiflash.core.thresholds.random import RandomThreshold, UnevenThreshold
 from hiflash.core.weighting import Constant, Exponential, Hinge, Polynomial, Weighting
 from hiflash.errors import ConfigError
 
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from hiflash.config import Config
 
 __all__ = [
+    "BUILT_IN",
     "MIXINGS",
     "THRESHOLDS",
     "add_part",
@@ -49,49 +48,6 @@ MIXINGS: dict[str, Callable[[Config, int], Mixing]] = {
     "tiers": lambda config, _: TierWeighting(config.units),
 }
 
-THRESHOLDS: dict[str, Callable[[Config], ThresholdPolicy]] = {
-    "inf": lambda config: FixedThreshold(math.inf),
-    "random": lambda config: RandomThreshold(config.cloud.threshold_max, config.seed),
-    "uneven": lambda config: UnevenThreshold(config.cloud.threshold_max, config.seed),
-    "parallel": lambda config: KeepParallel(config.cloud.parallelism),
-    "latency": lambda config: LatencyAware(config.cloud.base_threshold, config.cloud.threshold_max),
-    "skip_slowest": lambda config: SkipSlowest(config.cloud.base_threshold, config.cloud.skipped),
-    "agent": lambda config: _agent_policy(config),
-}
-
-
-def weighting(config: Config) -> Weighting:
-    """Return how much a stale update counts under this configuration, for mixing rules of your own too."""
-    return WEIGHTINGS[config.cloud.weighting](config)
-
-
-def threshold_policy(config: Config) -> ThresholdPolicy:
-    """Return the policy that `cloud.threshold` names, or the fixed number that it is."""
-    wanted = config.cloud.threshold
-    return FixedThreshold(wanted) if isinstance(wanted, int) else THRESHOLDS[wanted](config)
-
-
-def register_mixing(name: str, make: Callable[[Config, int], Mixing]) -> None:
-    """Let `cloud.mixing = name` use the rule that `make(config, trained)` returns.
-
-    `trained` is how many entries of a model are learned. Behind them lie the running statistics of
-    BatchNorm, which a rule that adds differences should interpolate instead.
-    """
-    add_part(MIXINGS, "mixing rule", name, make)
-
-
-def register_threshold(name: str, make: Callable[[Config], ThresholdPolicy]) -> None:
-    """Let `cloud.threshold = name` use the policy that `make` returns for a configuration."""
-    add_part(THRESHOLDS, "threshold", name, make)
-
-
-def registered() -> bool:
-    """Return whether there are parts that other processes do not have."""
-    return bool(_OWN)
-
-
-_OWN: set[tuple[str, str]] = set()
-
 
 def _agent_policy(config: Config) -> ThresholdPolicy:
     return AgentPolicy(
@@ -103,11 +59,87 @@ def _agent_policy(config: Config) -> ThresholdPolicy:
     )
 
 
-def add_part(table: dict[str, Any], kind: str, name: str, part: Any) -> None:
-    """Put a user's own part into a table under a name that nothing else has."""
+AGENT = Part(  # not in core: an agent is a file
+    "agent",
+    "what a trained agent values most, refusals included; thresholds over `threshold_max` are left out",
+    _agent_policy,
+    keys=(
+        Key(
+            "agent",
+            str,
+            default="auto",
+            low=1,
+            high=4096,
+            allowed='"auto", the name of an agent that ships, or the path of a file',
+            about="threshold agent: who decides; auto is the one for the data and the association",
+        ),
+        Key(
+            "temperature",
+            float,
+            default=0.0,
+            low=0,
+            high=1e6,
+            about="threshold agent: 0 takes the best action, above that the softmax of the Q-values",
+        ),
+    ),
+    reads=("threshold_max",),
+)
+
+THRESHOLDS: dict[str, Part] = {**discover("hiflash.core.thresholds"), AGENT.name: AGENT}
+
+BUILT_IN = {"cloud.mixing": frozenset(MIXINGS), "cloud.threshold": frozenset(THRESHOLDS)}
+"""The names that come with HiFlash; a part that a user registered may look at any key."""
+
+
+def weighting(config: Config) -> Weighting:
+    """Return how much a stale update counts under this configuration, for mixing rules of your own too."""
+    return WEIGHTINGS[config.cloud.weighting](config)
+
+
+def threshold_policy(config: Config) -> ThresholdPolicy:
+    """Return the policy that `cloud.threshold` names, or the fixed number that it is."""
+    wanted = config.cloud.threshold
+    return FixedThreshold(wanted) if isinstance(wanted, int) else THRESHOLDS[wanted].make(config)
+
+
+def register_mixing(name: str, make: Callable[[Config, int], Mixing], *, replace: bool = False) -> None:
+    """Let `cloud.mixing = name` use the rule that `make(config, trained)` returns.
+
+    `trained` is how many entries of a model are learned. Behind them lie the running statistics of
+    BatchNorm, which a rule that adds differences should interpolate instead. `replace` allows a name that
+    you registered before.
+    """
+    add_part(MIXINGS, "mixing rule", name, make, replace=replace)
+
+
+def register_threshold(
+    name: str, make: Callable[[Config], ThresholdPolicy], *, replace: bool = False
+) -> None:
+    """Let `cloud.threshold = name` use the policy that `make` returns for a configuration.
+
+    `replace` allows a name that you registered before.
+    """
+    add_part(THRESHOLDS, "threshold", name, Part(name, "registered by the user", make), replace=replace)
+
+
+def registered() -> bool:
+    """Return whether there are parts that other processes do not have."""
+    return bool(_OWN)
+
+
+_OWN: set[tuple[str, str]] = set()
+
+
+def add_part(table: dict[str, Any], kind: str, name: str, part: Any, *, replace: bool) -> None:
+    """Put a user's own part into a table; a name that is taken needs `replace`, and to be the user's."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
         raise ConfigError(f"a {kind} is named with lower-case letters, digits and _, got {name!r}")
     if name in table and (kind, name) not in _OWN:
         raise ConfigError(f"{name} is a {kind} that HiFlash brings; choose another name")
+    if name in table and not replace:
+        raise ConfigError(
+            f"{name} is a {kind} that you registered already; "
+            "choose another name, or give replace=True to replace it"
+        )
     _OWN.add((kind, name))
     table[name] = part

@@ -1,4 +1,4 @@
-"""Policies that say how stale an upload may be.
+"""Policies that say how stale an upload may be; a module with `PARTS` adds names to `cloud.threshold`.
 
 May import the vocabulary and core.
 """

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+from hiflash.core.registry import Part
 from hiflash.core.state import Stateful
 from hiflash.core.thresholds.policy import CloudView
 
-__all__ = ["FixedThreshold"]
+__all__ = ["PARTS", "FixedThreshold"]
 
 
 class FixedThreshold(Stateful):
@@ -17,3 +20,10 @@ class FixedThreshold(Stateful):
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the threshold."""
         return self.threshold
+
+
+PARTS = (
+    Part(
+        "inf", "no limit: an upload may be as stale as it happens to be", lambda _: FixedThreshold(math.inf)
+    ),
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import Any
 
+from hiflash.core.registry import Key, Part
 from hiflash.core.state import Stateful
 from hiflash.core.thresholds.policy import REFUSE, CloudView
 
-__all__ = ["KeepParallel", "LatencyAware", "SkipSlowest"]
+__all__ = ["PARTS", "KeepParallel", "LatencyAware", "SkipSlowest"]
 
 
 class KeepParallel(Stateful):
@@ -79,3 +81,62 @@ def _arrivals(first: float, every: float, until: float) -> int:
     if first >= until:
         return 0
     return math.ceil((until - first) / every) if every > 0 else 1
+
+
+def _too_many_skipped(config: Any) -> str | None:
+    if config.cloud.skipped < config.units:
+        return None
+    of = "federation.clients" if config.federation.flat else "federation.edges"
+    return f"cloud.skipped ({config.cloud.skipped}) must be less than {of} ({config.units})"
+
+
+PARALLELISM = Key(
+    "parallelism",
+    int,
+    default=3,
+    low=1,
+    high=10_000_000,
+    about="threshold parallel: how many edges should run at the same time",
+)
+BASE_THRESHOLD = Key(
+    "base_threshold",
+    int,
+    default=2,
+    low=0,
+    high=1_000_000,
+    about="thresholds latency (for a median edge) and skip_slowest (for those not skipped)",
+)
+SKIPPED = Key(
+    "skipped",
+    int,
+    default=2,
+    low=0,
+    high=1_000_000,
+    about="threshold skip_slowest: how many edges are always refused",
+)
+
+PARTS = (
+    Part(
+        "parallel",
+        "the smallest threshold with which `parallelism` edges can run at the same time: how many of them "
+        "arrive before this one, those that start again in the meantime included; any beyond is refused",
+        lambda config: KeepParallel(config.cloud.parallelism),
+        keys=(PARALLELISM,),
+    ),
+    Part(
+        "latency",
+        "`base_threshold` times the edge's duration over the median one, rounded, at most `threshold_max`",
+        lambda config: LatencyAware(config.cloud.base_threshold, config.cloud.threshold_max),
+        keys=(BASE_THRESHOLD,),
+        reads=("threshold_max",),
+    ),
+    Part(
+        "skip_slowest",
+        "`base_threshold`, and a refusal for the `skipped` slowest of the edges that have clients, once all "
+        "of them have checked in",
+        lambda config: SkipSlowest(config.cloud.base_threshold, config.cloud.skipped),
+        keys=(SKIPPED,),
+        reads=("base_threshold",),
+        problem=_too_many_skipped,
+    ),
+)

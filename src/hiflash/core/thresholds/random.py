@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hiflash.core.registry import Key, Part
 from hiflash.core.state import Stateful
 from hiflash.core.thresholds.policy import REFUSE, CloudView
 from hiflash.seeding import once, rng
 
-__all__ = ["RandomThreshold", "UnevenThreshold"]
+__all__ = ["PARTS", "RandomThreshold", "UnevenThreshold"]
 
 REFUSALS = (0.0, 0.0, 0.9, 1.0)  # how often an uneven policy refuses an edge: half of them never
 
@@ -50,3 +51,30 @@ class UnevenThreshold(RandomThreshold):
 
     def _drawn(self, edge: int) -> float:
         return float(rng(self.seed, "refusal", edge).choice(REFUSALS))
+
+
+THRESHOLD_MAX = Key(
+    "threshold_max",
+    int,
+    default=16,
+    low=0,
+    high=1_000_000,
+    about="async: tau_max, random and uneven thresholds are uniform on 0..threshold_max",
+    anywhere=True,  # a dataset brings its own, whatever the threshold
+)
+
+PARTS = (
+    Part(
+        "random",
+        "uniform on 0..`threshold_max`, drawn at every ask",
+        lambda config: RandomThreshold(config.cloud.threshold_max, config.seed),
+        keys=(THRESHOLD_MAX,),
+    ),
+    Part(
+        "uneven",
+        "as `random`, but every edge is refused with a probability drawn once in a run (0 for half of them, "
+        "0.9 or 1): for calibration",
+        lambda config: UnevenThreshold(config.cloud.threshold_max, config.seed),
+        reads=("threshold_max",),
+    ),
+)

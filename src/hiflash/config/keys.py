@@ -1,0 +1,185 @@
+"""What a key of the configuration is made of: its type with bounds, its default and its meaning.
+
+What a key allows is put into words from its type alone (`allowed`), so that errors, help and documents cannot
+contradict what is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+from hiflash.core.registry import Key
+
+__all__ = [
+    "Count",
+    "Event",
+    "Factor",
+    "NoneOr",
+    "OneOf",
+    "Positive",
+    "Range",
+    "Seconds",
+    "Section",
+    "Share",
+    "ShareOpen",
+    "allowed",
+    "as_tuple",
+    "field_of",
+    "setting",
+]
+
+HIDDEN = ("own",)  # stands for data and models that are passed in Python, and cannot be written in a file
+
+
+class Section(BaseModel):
+    """Keys that belong together; unknown ones and wrong types are errors."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        defer_build=True,  # help lists keys and checks none: it need not wait for the validators
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class OneOf:
+    """A name out of a table of parts, which grows when users register their own."""
+
+    table: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Return a check that the name is in the table now."""
+        return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
+
+    def check(self, name: str) -> str:
+        """Return a name that is in the table."""
+        if name not in self.table:
+            raise ValueError(name)
+        return name
+
+
+@dataclass(frozen=True)
+class Words:
+    """Says what a type allows, where its bounds do not."""
+
+    text: str
+
+
+def as_tuple(value: Any) -> Any:
+    """Return a list as a tuple, and anything else as it is."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _rising(pair: tuple[float, float]) -> tuple[float, float]:
+    if not 0 < pair[0] <= pair[1] <= 1e9:
+        raise ValueError(pair)
+    return pair
+
+
+NoneOr = Literal["none"]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+Factor = Annotated[float, Field(ge=0, le=1e6)]
+Share = Annotated[float, Field(gt=0, le=1)]
+ShareOpen = Annotated[float, Field(ge=0, lt=1)]
+Seconds = Annotated[float, Field(ge=1e-6, le=1e12)]
+# Seconds between two events of the simulation: with less it is busy with nothing else.
+Event = Annotated[float, Field(ge=1e-4, le=1e12)]
+Range = Annotated[
+    tuple[float, float],
+    BeforeValidator(as_tuple),
+    AfterValidator(_rising),
+    Words("[low, high] with 0 < low <= high <= 1e9"),
+]
+
+
+def setting(default: Any, about: str, *, allowed: str | None = None) -> Any:
+    """Return a key of a section: its default, what it is, and what a text may be."""
+    extra: dict[str, Any] | None = None if allowed is None else {"allowed": allowed}
+    return Field(default, description=about, json_schema_extra=extra)
+
+
+def field_of(key: Key) -> tuple[Any, Any]:
+    """Return a key that a part declares as a field of a section: its type, and its setting."""
+    if key.kind is str:
+        limits = Field(min_length=int(key.low or 0), max_length=None if key.high is None else int(key.high))
+    else:
+        limits = Field(ge=key.low, le=key.high)
+    return Annotated[key.kind, limits], setting(key.default, key.about, allowed=key.allowed)
+
+
+def allowed(info: FieldInfo) -> str:
+    """Return in words what a key allows."""
+    extra = info.json_schema_extra
+    if isinstance(extra, dict) and "allowed" in extra:
+        return str(extra["allowed"])
+    *most, last = _alternatives(info.annotation, info.metadata)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _alternatives(kind: Any, limits: Sequence[Any] = ()) -> list[str]:
+    """Return in words each of the things that a type with limits allows."""
+    for limit in limits:
+        if isinstance(limit, Words):
+            return [limit.text]
+        if isinstance(limit, OneOf):
+            return [f'"{name}"' for name in limit.table]
+    origin = get_origin(kind)
+    if origin is Annotated:
+        inner, *more = get_args(kind)
+        return _alternatives(inner, [*_unpacked(more), *limits])
+    if origin in (Union, UnionType):
+        return [text for one in get_args(kind) for text in _alternatives(one)]
+    if origin is Literal:
+        return [f'"{name}"' for name in get_args(kind) if name not in HIDDEN]
+    if origin is tuple:
+        return [_list(get_args(kind), limits)]
+    if kind is bool:
+        return ["true", "false"]
+    if kind is int:
+        return [f"a whole number from {_bound(limits, 'ge'):,} to {_bound(limits, 'le'):,}"]
+    if kind is float:
+        return [_interval(limits)]
+    raise TypeError(f"no words for {kind} with {limits}; give the setting `allowed`")
+
+
+def _list(kinds: Sequence[Any], limits: Sequence[Any]) -> str:
+    (each,) = _alternatives(kinds[0])
+    if kinds[-1] is not ...:
+        return f"a list of {len(kinds)} numbers, each {each}"
+    least, most = _bound(limits, "min_length"), _bound(limits, "max_length")
+    return f"a list of {least:,} to {most:,} numbers, each {each}"
+
+
+def _interval(limits: Sequence[Any]) -> str:
+    low, high = _bound(limits, "ge"), _bound(limits, "le")
+    left = f"({_short(_bound(limits, 'gt'))}" if low is None else f"[{_short(low)}"
+    right = f"{_short(_bound(limits, 'lt'))})" if high is None else f"{_short(high)}]"
+    return f"in {left}, {right}"
+
+
+def _bound(limits: Iterable[Any], name: str) -> Any:
+    return next((getattr(limit, name) for limit in limits if getattr(limit, name, None) is not None), None)
+
+
+def _unpacked(limits: Iterable[Any]) -> Iterable[Any]:
+    """Yield limits one by one: `Field(ge=1, le=5)` holds two."""
+    for limit in limits:
+        yield from limit.metadata if isinstance(limit, FieldInfo) else (limit,)
+
+
+def _short(number: float) -> str:
+    """Return a number as one would write it: 0.5, 100, 1e6, 1e-6."""
+    mantissa, _, exponent = f"{number:g}".partition("e")
+    if not exponent and abs(number) >= 10_000:
+        mantissa, _, exponent = f"{number:e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa

@@ -1,0 +1,174 @@
+"""The sections that say how a method works: who takes part, and what clients, edges and cloud do."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, create_model
+
+from hiflash.config.keys import (
+    Count,
+    Factor,
+    NoneOr,
+    OneOf,
+    Positive,
+    Seconds,
+    Section,
+    Share,
+    ShareOpen,
+    as_tuple,
+    field_of,
+    setting,
+)
+from hiflash.core.aggregation import Rule
+from hiflash.core.registry import declared_keys
+from hiflash.methods.registry import MIXINGS, THRESHOLDS
+
+__all__ = ["AttackSection", "ClientSection", "CloudSection", "EdgeSection", "FederationSection"]
+
+
+class FederationSection(Section):
+    """Who takes part."""
+
+    clients: Count = setting(100, "N, clients that hold data")
+    edges: Count = setting(10, "M, edges that each own a cluster of clients")
+    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid"] = setting(
+        "random", "which client belongs to which edge (docs/association.md)"
+    )
+    heterogeneity_weight: Annotated[float, Field(ge=0, le=1e9)] = setting(
+        300.0, "lambda, milliseconds of latency that a divergence of 1 is worth"
+    )
+    target_distribution: Literal["global", "uniform"] = setting(
+        "global", "LD_IID, the labels that a cluster should have"
+    )
+    capacity: Count | NoneOr = setting("none", "most clients of an edge")
+    reach: Count | Literal["all"] = setting("all", "edges that reach a client: those with its best bandwidth")
+    classes_per_edge: Count = setting(5, "edge-noniid: classes that an edge holds")
+    flat: bool = setting(False, "no edge tier: every client talks to the cloud itself")
+
+
+class ClientSection(Section):
+    """What a client does with a model."""
+
+    local_steps: Count = setting(3, "c, mini-batch SGD steps in a task")
+    local_epochs: Count | NoneOr = setting("none", "passes over the client's data instead of local_steps")
+    batch: Count = setting(60, "samples in a step")
+    lr: Positive = setting(0.01, "learning rate")
+    lr_decay: Share = setting(0.99, "factor on the learning rate")
+    lr_decay_steps: Count = setting(100, "a client's steps between two decays")
+    mu: Factor = setting(0.0, "proximal term (FedProx)")
+    momentum: ShareOpen = setting(0.0, "of SGD, new in every task")
+    weight_decay: Factor = setting(0.0, "of SGD")
+    batch_norm: Literal["average", "local"] = setting(
+        "average", "local: every client keeps its own BatchNorm layers (FedBN)"
+    )
+    clip_norm: Positive | NoneOr = setting(
+        "none", "the largest norm of a step's gradient; a longer one is shortened to it"
+    )
+
+
+class Aggregation(Section):
+    """How many models become one. The same rules serve edges and the synchronous cloud."""
+
+    aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"] = setting(
+        "mean", "how the models of a round become one (a cloud's only if it is synchronous)"
+    )
+    trim: Annotated[float, Field(ge=0, lt=0.5)] = setting(
+        0.2, "trimmed_mean: share left out at either end, rounded down to whole models"
+    )
+    byzantine: Annotated[int, Field(ge=0, le=1_000_000)] = setting(
+        1, "krum: f, bad models to withstand; a round needs 2 f + 3"
+    )
+    krum_keep: Count = setting(1, "krum: best models to average, at most n - f - 2")
+    clip_norm: Positive | NoneOr = setting(
+        "none", "norm_clip: how far a model may move; what moved further is drawn back"
+    )
+
+    def rule(self) -> Rule:
+        """Return the rule that these keys describe."""
+        clip_norm = math.inf if self.clip_norm == "none" else self.clip_norm
+        return Rule(self.aggregate, self.trim, self.byzantine, self.krum_keep, clip_norm)
+
+
+class EdgeSection(Aggregation):
+    """What an edge does with a lease."""
+
+    edge_rounds: Annotated[
+        tuple[Count, ...], BeforeValidator(as_tuple), Field(min_length=1, max_length=1000)
+    ] = setting((1, 2, 3), "H, each edge draws its number of edge rounds from these")
+    redraw: Literal["setup", "grant"] = setting("setup", "when H is drawn")
+    clients_per_round: Count | Literal["all"] = setting("all", "clients drawn for each edge round")
+    deadline_s: Seconds | NoneOr = setting("none", "virtual seconds after which a round closes")
+    quorum: Share = setting(0.5, "share of a round's clients that must have delivered something usable")
+
+
+class _CloudKeys(Aggregation):
+    """The keys of the cloud before those that thresholds declare."""
+
+    schedule: Literal["async", "sync", "centralized"] = setting(
+        "async", "mix what arrives at once, or average whole rounds"
+    )
+    participants: Count = setting(10, "sync: edges (or flat clients) drawn for a round")
+    selection: Literal["uniform", "tiers"] = setting(
+        "uniform", "sync: draw from all alike, or from one latency tier (TiFL)"
+    )
+    tiers: Count = setting(5, "selection tiers: how many latency tiers")
+    tier_interval: Count = setting(20, "selection tiers: rounds between two looks at the tiers' accuracies")
+    deadline_s: Seconds | NoneOr = setting("none", "sync: virtual seconds until a round closes")
+    quorum: Share = setting(0.5, "sync: share of a round that must have delivered something usable")
+    concurrency: Count | NoneOr = setting(
+        "none", "async: most edges (or flat clients) that run at the same time"
+    )
+    mixing: Annotated[str, OneOf(MIXINGS)] = setting(
+        "interpolate",
+        "async: move towards the edge model, add its change, add changes in groups (FedBuff), or weight "
+        "tiers by their counts in reverse (FedAT)",
+    )
+    alpha: Share = setting(0.7, "async: weight of a fresh edge model")
+    weighting: Literal["exponential", "constant", "polynomial", "hinge"] = setting(
+        "exponential", "async: how the weight falls with staleness d"
+    )
+    penalty: Share = setting(0.99, "weighting exponential: upsilon, the factor upsilon^d")
+    exponent: Annotated[float, Field(ge=0, le=100)] = setting(
+        0.5, "weighting polynomial: the factor (d + 1)^-exponent"
+    )
+    hinge: Annotated[tuple[Factor, Factor], BeforeValidator(as_tuple)] = setting(
+        (10.0, 4.0), "weighting hinge: [a, b] in the factor 1 up to d = b, then 1 / (a (d - b) + 1)"
+    )
+    momentum: ShareOpen = setting(0.0, "mixing delta: of the changes")
+    buffer: Count = setting(10, "mixing buffer: K, updates that are added up")
+    threshold: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, OneOf(THRESHOLDS)] = setting(
+        "random", "async: how stale an upload may be, or the policy that decides it"
+    )
+
+
+if TYPE_CHECKING:
+
+    class _ThresholdKeys(_CloudKeys):
+        def __getattr__(self, name: str) -> Any:
+            """Return the value of a key that a threshold declares."""
+
+else:
+    _ThresholdKeys = create_model(
+        "_ThresholdKeys",
+        __base__=_CloudKeys,
+        **{name: field_of(key) for name, key in declared_keys(THRESHOLDS.values()).items()},
+    )
+
+
+class CloudSection(_ThresholdKeys):
+    """How the cloud schedules edges and takes in their models."""
+
+    enforce: Literal["admit", "discard", "cancel"] = setting("admit", "async: what a threshold does")
+    norm_bound: Positive | NoneOr = setting("none", "refuse updates that moved further")
+
+
+class AttackSection(Section):
+    """What malicious clients do."""
+
+    kind: Literal["none", "sign_flip", "noise", "label_flip", "scale", "nan"] = setting(
+        "none", "what malicious clients send or learn instead"
+    )
+    share: Share = setting(0.2, "share of all clients, drawn once")
+    scale: Positive = setting(10.0, "factor on the change (sign_flip, scale), deviation of the noise")

@@ -1,0 +1,144 @@
+"""The sections that say what a run is made on: resources, links, data, model, and when it ends."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hiflash.config.keys import (
+    Count,
+    Event,
+    Factor,
+    NoneOr,
+    Positive,
+    Range,
+    Seconds,
+    Section,
+    Share,
+    ShareOpen,
+    setting,
+)
+
+__all__ = [
+    "CostSection",
+    "DataSection",
+    "EvaluateSection",
+    "MobilitySection",
+    "ModelSection",
+    "RaySection",
+    "ResourcesSection",
+    "StopSection",
+    "WanSection",
+]
+
+
+class ResourcesSection(Section):
+    """How fast clients compute and send; means are drawn once per federation."""
+
+    f_ghz: Range = setting((1.0, 2.0), "CPU frequency of a client")
+    cycles_per_bit: Positive = setting(20.0, "zeta, CPU cycles to process one bit")
+    bandwidth_mhz: Range = setting((1.0, 10.0), "bandwidth of a client at an edge")
+    snr_db: Annotated[float, Field(ge=-50, le=100)] = setting(17.0, "signal-to-noise ratio")
+    slot_s: Event = setting(0.05, "length of a scheduling slot in virtual seconds")
+    slow_edge: Annotated[float, Field(ge=1, le=1e6)] = setting(
+        1.0, "how many times as long everything takes at edge 0: a straggler to study"
+    )
+    fluctuation: Literal["off", "on"] = setting("off", "resources move every virtual second")
+    fluctuation_rho: ShareOpen = setting(0.95, "persistence from second to second")
+    fluctuation_spread: Annotated[float, Field(ge=0, le=3)] = setting(0.3, "standard deviation of the log")
+
+
+class WanSection(Section):
+    """The way between edge and cloud. `wan = "off"` takes no time, as in the paper."""
+
+    link: Literal["on", "off"] = setting("on", "whether the way to the cloud takes time")
+    rtt_ms: Range = setting((50.0, 250.0), "round-trip time of an edge")
+    bandwidth_mbps: Range = setting((10.0, 100.0), "bandwidth of an edge")
+    jitter: Annotated[float, Field(ge=0, le=3)] = setting(0.25, "log-normal spread of transfer times")
+    upload: Literal["none", "fp16", "int8", "topk"] = setting("none", "compression of what the cloud is sent")
+    download: Literal["none", "fp16", "int8", "topk"] = setting("none", "compression of what the cloud sends")
+    topk: Annotated[float, Field(gt=0, le=0.5)] = setting(
+        0.01, "topk: share of the values that is sent, each with its index"
+    )
+
+
+class MobilitySection(Section):
+    """Clients that move, join and leave while a run goes on, and the repair of their association."""
+
+    moves_per_s: Factor = setting(0.0, "moves per virtual second; a client that moves has new bandwidths")
+    joins_per_s: Factor = setting(0.0, "absent clients that join per virtual second, while there are any")
+    leaves_per_s: Factor = setting(0.0, "clients that leave per virtual second; the last one stays")
+    absent: ShareOpen = setting(0.0, "share of clients that are absent at the start")
+    repair_s: Event | NoneOr = setting("none", "virtual seconds between two repairs of the association")
+    switching_cost: Annotated[float, Field(ge=0, le=1e12)] = setting(
+        10.0, "ms of association cost that changing edges must save"
+    )
+
+    @property
+    def active(self) -> bool:
+        """Return whether anything happens at all."""
+        rates = (self.moves_per_s, self.joins_per_s, self.leaves_per_s, self.absent)
+        return any(rates) or self.repair_s != "none"
+
+
+class EvaluateSection(Section):
+    """When the global model is tested."""
+
+    every: Count = setting(10, "communications between two evaluations")
+
+
+class StopSection(Section):
+    """When a run ends: whichever comes first."""
+
+    target: Share | NoneOr = setting(0.9, "test accuracy")
+    communications: Count | NoneOr = setting(6000, "models that reached the cloud")
+    client_steps: Annotated[int, Field(ge=1, le=10**12)] | NoneOr = setting(
+        200_000, "SGD steps on all clients"
+    )
+    virtual_s: Seconds | NoneOr = setting("none", "virtual seconds")
+    steps: Count = setting(3000, "centralized only: SGD steps")
+
+
+class DataSection(Section):
+    """What is learned, and who holds which part of it."""
+
+    name: Literal["mnist5k", "mnist", "cifar10", "femnist", "none", "own"] = setting(
+        "mnist5k", 'dataset; none goes with trainer = "none"'
+    )
+    partition: Annotated[str, Field(pattern=r"^[a-z]+[0-9.]*$", max_length=40)] = setting(
+        "noniid2",
+        "how samples are dealt to clients",
+        allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "writer", ...',
+    )
+    dir: Annotated[str, Field(max_length=4096)] = setting(
+        "", "where datasets lie (or HIFLASH_DATA)", allowed="a folder"
+    )
+    augment: bool = setting(False, "random crops and flips while training")
+
+
+class ModelSection(Section):
+    """What is trained."""
+
+    name: Literal["auto", "lenet", "femnist_cnn", "resnet", "resnet18", "own"] = setting(
+        "auto", "model; auto takes the dataset's"
+    )
+
+
+class CostSection(Section):
+    """Weights of the total cost beside time."""
+
+    compute_weight: Factor = setting(1.0, "sigma1, weight of computing")
+    send_weight: Factor = setting(1.0, "sigma2, weight of sending")
+
+
+class RaySection(Section):
+    """Which Ray the executor `ray` uses."""
+
+    address: Annotated[
+        str, Field(pattern=r"^(local|auto|[A-Za-z0-9._-]{1,253}:[0-9]{1,5})$", max_length=260)
+    ] = setting(
+        "local",
+        "executor ray: start one here, or join one that runs",
+        allowed='"local", "auto" or "host:port"',
+    )

@@ -1,0 +1,82 @@
+"""Parts that declare themselves: a module of core ends with its `PARTS`, and the configuration reads them.
+
+A part is something that a setting chooses by name. It brings the keys that belong to it, so that one more
+part is one more file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Key", "Part", "declared_keys", "discover", "readers"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of the configuration that belongs to a part: a whole number, a number or a text.
+
+    `low` and `high` are the smallest and the largest value, or length of a text. `allowed` says in words
+    what a text may be; for numbers the bounds say it. A key is an error beside parts that do not use it,
+    unless it may stand `anywhere`.
+    """
+
+    name: str
+    kind: type[int] | type[float] | type[str]
+    default: int | float | str
+    about: str
+    low: float | None = None
+    high: float | None = None
+    allowed: str | None = None
+    anywhere: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named part: what it does in a sentence, what makes it, and its keys.
+
+    `make` gets the configuration first. `reads` names keys that another part declares and this one uses too.
+    `problem` returns what is wrong between keys of a configuration that chose this part, or nothing.
+    """
+
+    name: str
+    about: str
+    make: Callable[..., Any]
+    keys: tuple[Key, ...] = ()
+    reads: tuple[str, ...] = ()
+    problem: Callable[[Any], str | None] | None = None
+
+
+def discover(package: str) -> dict[str, Part]:
+    """Return the parts that the modules of a package declare, by name and in the order of the modules."""
+    found: dict[str, Part] = {}
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        for part in getattr(importlib.import_module(module.name), "PARTS", ()):
+            if part.name in found:
+                raise ValueError(f"{module.name} declares {part.name}, which is declared already; rename it")
+            found[part.name] = part
+    return found
+
+
+def declared_keys(parts: Iterable[Part]) -> dict[str, Key]:
+    """Return the keys of all parts by name; each has one owner, and others may read it."""
+    parts = tuple(parts)
+    keys: dict[str, Key] = {}
+    for part in parts:
+        for key in part.keys:
+            if key.name in keys:
+                raise ValueError(f"{part.name} declares the key {key.name} again; name it in reads instead")
+            keys[key.name] = key
+    for part in parts:
+        for name in part.reads:
+            if name not in keys:
+                raise ValueError(f"{part.name} reads the key {name}, and no part declares it")
+    return keys
+
+
+def readers(parts: Iterable[Part], key: str) -> tuple[str, ...]:
+    """Return the names of the parts that use a key."""
+    return tuple(part.name for part in parts if key in part.reads or key in (own.name for own in part.keys))
