@@ -87,6 +87,22 @@ def test_a_file_says_what_to_compare_and_arguments_win(tmp_path: Path) -> None:
     assert hiflash.Config.load(file).data.partition == "iid"  # `hiflash run` reads the same file
 
 
+def test_the_method_of_a_file_joins_the_usual_ones_where_none_are_listed(tmp_path: Path) -> None:
+    def labels(**given: Any) -> list[str]:
+        return [cell.tags["label"] for cell in comparison_cells(file, seeds=1, **given)]
+
+    file = tmp_path / "run.toml"
+    file.write_text('method = "fedasync"\n')
+    assert labels() == ["fedavg", "hierfavg", "hifl", "fedasync"]
+    assert labels(methods=["tifl"]) == ["tifl"]
+    assert labels(variants={"mine": DELTA}) == ["mine"]
+    file.write_text('method = "hifl"\n')
+    assert labels() == ["fedavg", "hierfavg", "hifl"]
+    file.write_text("method = [1]\n")
+    with pytest.raises(ConfigError, match=r"methods must be all or some of .*, got \[1\]"):
+        labels()
+
+
 DELTA = {"method": "hifl", "cloud.mixing": "delta"}
 
 
@@ -101,6 +117,12 @@ DELTA = {"method": "hifl", "cloud.mixing": "delta"}
         ({"seeds": []}, "seeds must be"),
         ({"seeds": [1, 1]}, "seeds has 1 twice"),
         ({"seeds": [-1]}, "seeds must be"),
+        (
+            {"seeds": 10**8},
+            "seeds must be a whole number from 1 to 100,000 or a list of seeds, got 100000000",
+        ),
+        ({"seeds": 10**5}, "these are 300,000 cells, and at most 100,000 are allowed"),
+        ({"settings": {"method": "hifl"}}, "method is not for a comparison; use methods"),
         ({"seeds": ["x"]}, "seeds must be"),
         ({"partitions": []}, "partitions must be"),
         ({"partitions": ["noniid0"]}, "unknown partition 'noniid0'"),
@@ -114,7 +136,7 @@ DELTA = {"method": "hifl", "cloud.mixing": "delta"}
         ({"variants": {"x": "hifl"}}, "variants must be sections"),
         ({"methods": ["fedavg"], "settings": {"cloud.threshold": 3}}, "applies to none of fedavg"),
         ({"settings": {"seed": 3}}, "use methods and seeds"),
-        ({"settings": {"client.lr": -1}}, "client.lr must be > 0"),
+        ({"settings": {"client.lr": -1}}, r"client.lr must be in \(0, 1e12\]"),
     ],
 )
 def test_a_comparison_that_cannot_run_is_refused(given: dict[str, Any], said: str) -> None:

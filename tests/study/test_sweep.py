@@ -59,6 +59,7 @@ def test_names_of_points_are_different_and_short() -> None:
         ({"grid": {"cloud.alpha": [1]}, "settings": {"cloud": {"alpha": 1}}}, "given and swept over"),
         ({"grid": {"cloud.alpha": [1]}, "settings": {"seed": 1}}, "use seeds"),
         ({"grid": {"cloud.alpha": [1]}, "seeds": 0}, "seeds must be"),
+        ({"grid": {"cloud.alpha": [0.5, 1]}, "seeds": 10**5}, "these are 200,000 cells, and at most 100,000"),
         ({"grid": {"cloud.alpha": [1]}, "settings": {"method": "fedavg"}}, "is for asynchronous methods"),
     ],
 )

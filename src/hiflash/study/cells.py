@@ -10,7 +10,9 @@ from typing import Any
 from hiflash.config import Config
 from hiflash.errors import ConfigError
 
-__all__ = ["Cell", "Watcher", "listed", "policy_settings", "seed_numbers", "split_own"]
+__all__ = ["Cell", "Watcher", "check_count", "listed", "policy_settings", "seed_numbers", "split_own"]
+
+MOST_CELLS = 100_000
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,21 @@ def listed(kind: str, names: Sequence[Any] | str) -> list[Any]:
 
 def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
     """Return the seeds: the first so many, or those listed."""
+    wanted = f"seeds must be a whole number from 1 to {MOST_CELLS:,} or a list of seeds, got {seeds}"
+    if isinstance(seeds, int) and not 1 <= seeds <= MOST_CELLS:
+        raise ConfigError(wanted)
     numbers = list(range(seeds)) if isinstance(seeds, int) else listed("seeds", seeds)
     if not numbers or not all(isinstance(number, int) and number >= 0 for number in numbers):
-        raise ConfigError(f"seeds must be a whole number >= 1 or a list of seeds, got {seeds}")
+        raise ConfigError(wanted)
     return numbers
+
+
+def check_count(cells: int) -> None:
+    """Refuse more cells than anybody could run: making them would take minutes before anything is said."""
+    if cells > MOST_CELLS:
+        raise ConfigError(
+            f"these are {cells:,} cells, and at most {MOST_CELLS:,} are allowed; use fewer seeds or values"
+        )
 
 
 def policy_settings(policy: str) -> dict[str, Any]:

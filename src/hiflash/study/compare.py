@@ -15,7 +15,7 @@ from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
 from hiflash.methods.recipes import METHODS
 from hiflash.sim.result import Result
-from hiflash.study.cells import Cell, Watcher, listed, seed_numbers, split_own
+from hiflash.study.cells import Cell, Watcher, check_count, listed, seed_numbers, split_own
 from hiflash.study.run_cells import run_cells
 
 __all__ = ["Comparison", "compare", "comparison_cells"]
@@ -110,21 +110,29 @@ def comparison_cells(
     variants = file.get("variants") if variants is None else variants
     partitions = file.get("partitions") if partitions is None else partitions
     seeds = file.get("seeds", DEFAULT_SEEDS) if seeds is None else seeds
-    given = {**read_settings(config), **flatten(settings or {})}
+    below, above = read_settings(config), flatten(settings or {})
+    # The method of a file is for `hiflash run`; here it joins the usual ones where none are listed.
+    of_file = below.pop("method", None)
+    given = {**below, **above}
     for name in ("method", "seed"):
         if name in given:
             raise ConfigError(f"{name} is not for a comparison; use methods and seeds")
     if partitions is not None:
-        if "data.partition" in flatten(settings or {}):
+        if "data.partition" in above:
             raise ConfigError("data.partition and partitions are both given; leave one of them out")
         partitions = listed("partitions", partitions)
         if not partitions:
             raise ConfigError("partitions must be a list like iid,noniid2,noniid1, got none")
         for partition in partitions:
             parse_name(str(partition))
+    if methods is None and not variants:
+        methods = [*DEFAULT_METHODS]
+        if of_file not in (None, *DEFAULT_METHODS):
+            methods.append(str(of_file))
     recipes = _recipes(methods, variants)
     _check_useful(given, recipes)
     numbers = seed_numbers(seeds)
+    check_count(len(recipes) * len(numbers) * len(partitions or [None]))
     cells: list[Cell] = []
     problems: dict[str, None] = {}
     for partition in [None] if partitions is None else partitions:
@@ -142,8 +150,6 @@ def comparison_cells(
 
 def _recipes(methods: Sequence[str] | None, variants: Variants | None) -> dict[str, dict[str, Any]]:
     """Return the settings of every label: a method alone, or a variant of one."""
-    if methods is None:
-        methods = () if variants else DEFAULT_METHODS
     methods = listed("methods", methods) if methods else []
     methods = [name for method in methods for name in (METHODS if method == "all" else (method,))]
     unknown = [method for method in methods if method not in METHODS]

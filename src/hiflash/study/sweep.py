@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from hiflash.config.settings import flatten, read_plan, read_settings
 from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
 from hiflash.sim.result import Result
-from hiflash.study.cells import Cell, Watcher, listed, seed_numbers, split_own
+from hiflash.study.cells import Cell, Watcher, check_count, listed, seed_numbers, split_own
 from hiflash.study.run_cells import run_cells
 
 __all__ = ["BY", "Sweep", "chosen_metric", "sweep", "sweep_cells"]
@@ -124,6 +125,7 @@ def sweep_cells(
     for key in axes:
         if key in above:
             raise ConfigError(f"{key} is given and swept over; leave one of them out")
+    check_count(math.prod(len(values) for values in axes.values()) * len(numbers))
     cells, problems = [], {}
     for values in product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
