@@ -37,23 +37,9 @@ def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
     >>> round(t_quantile(4), 3)
     2.776
     """
-    low, high = 0.0, 1.0
-    while _within(high, freedom) < confidence:
-        high *= 2
-    while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
-    return high
+    from scipy.stats import t  # here, because it takes long to load and most commands do without
 
-
-def _within(t: float, freedom: int) -> float:
-    """Return the probability of [-t, t]: Abramowitz and Stegun 26.7.3 and 26.7.4, finite sums."""
-    angle = math.atan(t / math.sqrt(freedom))
-    odd, cos = freedom % 2, math.cos(angle)
-    term, total = (cos if odd else 1.0), 0.0
-    for k in range(2 + odd, freedom + 1, 2):
-        total += term
-        term *= cos * cos * (k - 1) / k
-    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+    return float(t.ppf((1 + confidence) / 2, freedom))
 
 
 def describe(values: Sequence[float]) -> dict[str, Any]:
