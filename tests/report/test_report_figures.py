@@ -165,7 +165,7 @@ def test_variants_of_one_method_are_apart(make_result: MakeResult, drawn: list[F
     cells = [make_result("hifl", label=label) for label in ("hifl", "hifl+delta", "other")]
     draw_compare(cells, Path("x"))
     (legend,) = drawn[CURVES].legends
-    assert [text.get_text() for text in legend.get_texts()] == ["HiFL", "hifl+delta", "other", "Target 90%"]
+    assert [text.get_text() for text in legend.get_texts()] == ["HiFL", "HiFL + delta", "other", "Target 90%"]
     lines = drawn[CURVES].axes[0].get_lines()
     assert len({line.get_color() for line in lines if line.get_label()[0] == "_"}) >= 3
 

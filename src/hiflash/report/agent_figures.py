@@ -1,4 +1,4 @@
-"""Two of the paper's figures on a learned policy: thresholds over training, and under other weights."""
+"""Two figures of the paper about an agent: its thresholds over training, and under other cost weights."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from hiflash.core.thresholds.policy import REFUSE
-from hiflash.report.canvas import FONT, INK, new_figure, save, style
+from hiflash.report.canvas import FONT, INK, legend_below, new_figure, save, style
 
 __all__ = ["draw_sigma", "draw_threshold_boxes"]
 
@@ -23,44 +22,44 @@ _DECIDED: dict[str, Any] = {
 
 
 def draw_threshold_boxes(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
-    """Save box plots of what each row's `episode` granted, and how often it refused; return the paths."""
+    """Save box plots of the granted thresholds and bars of the refusals by `episode`; return the paths."""
     figure = new_figure(
         max(6.2, 1.6 + 0.62 * len(rows)),
         4.8,
         "What the agent grants and refuses while it learns",
     )
     boxes, bars = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    style(boxes, "")
+    style(boxes, "", "Threshold")
     _draw_boxes(boxes, rows)
-    style(bars, "Training episode")
+    style(bars, "Training episode", "Refused")
     _draw_refusals(bars, rows)
     bars.set_xticks(range(len(rows)), [str(row["episode"]) for row in rows])
-    _legend(figure)
+    legend_below(figure, _handles())
     return save(figure, stem)
 
 
 def draw_sigma(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
-    """Save thresholds, refusals and how many edges run at once under each row's `sigma`; return the paths."""
+    """Save thresholds, refusals and the mean number of busy edges by `sigma`; return the paths."""
     figure = new_figure(max(9.0, 2.4 + 2.8 * len(rows)), 3.9, "Agents for other weights of the cost")
     boxes, refusals, bars = figure.subplots(1, 3)
     _draw_boxes(boxes, rows)
     _draw_refusals(refusals, rows)
     _draw_bars(bars, [row["parallelism"] for row in rows], "{:.1f}")
-    bars.set_ylabel("Edges at work, on average", fontsize=FONT, color=INK)
-    for axes in (boxes, refusals, bars):
-        style(axes, "Weights (σ1 computing, σ2 sending)")
+    labels = ("Threshold", "Refused", "Edges at work, on average")
+    for axes, label in zip((boxes, refusals, bars), labels, strict=True):
+        style(axes, "Weights (σ1 computing, σ2 sending)", label)
         axes.grid(visible=False, axis="x")
         axes.set_xticks(
             range(len(rows)), [f"{row['label']}\n({row['sigma'][0]:g}, {row['sigma'][1]:g})" for row in rows]
         )
-    _legend(figure)
+    legend_below(figure, _handles())
     return save(figure, stem)
 
 
 def _draw_boxes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw a box from the first to the third quartile of what was granted, its median, and its mean.
+    """Draw quartiles, median and mean of the granted thresholds.
 
-    A diamond is the mean over all that was decided: the paper's action, which is -1 for a refusal.
+    A diamond is the mean of the paper's actions: thresholds, with -1 for a refusal.
     """
     granted = [[threshold for threshold in row["thresholds"] if threshold != REFUSE] for row in rows]
     full = [(place, sample) for place, sample in enumerate(granted) if sample]
@@ -80,7 +79,6 @@ def _draw_boxes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     )
     decided = [float(np.mean(row["thresholds"])) for row in rows]
     axes.plot(range(len(rows)), decided, **_DECIDED, zorder=4)
-    axes.set_ylabel("Threshold", fontsize=FONT, color=INK)
     axes.set_ylim(bottom=REFUSE - 0.5)
     axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.grid(visible=False, axis="x")
@@ -89,7 +87,6 @@ def _draw_boxes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 def _draw_refusals(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     refused = [100 * np.mean([threshold == REFUSE for threshold in row["thresholds"]]) for row in rows]
     _draw_bars(axes, refused, "{:.0f} %")
-    axes.set_ylabel("Refused", fontsize=FONT, color=INK)
     axes.yaxis.set_major_formatter(PercentFormatter(decimals=0))
 
 
@@ -105,13 +102,10 @@ def _draw_bars(axes: Axes, heights: Sequence[float], form: str) -> None:
     axes.grid(visible=False, axis="x")
 
 
-def _legend(figure: Figure) -> None:
-    handles = [
+def _handles() -> list[Line2D | Patch]:
+    return [
         Line2D([], [], color=_LINE, linewidth=2, label="median"),
         Line2D([], [], linestyle="", marker="o", mfc="white", mec=INK, label="mean"),
         Line2D([], [], **_DECIDED, label="mean with refusals as -1"),
         Patch(facecolor=_BOX, edgecolor=INK, label="quartiles, whiskers from 5 % to 95 %"),
     ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=FONT, labelcolor=INK
-    )

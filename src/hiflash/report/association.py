@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from rich import box
 from rich.table import Table
 
-from hiflash.report.canvas import FONT, INK, legend_below, new_figure, save, style
+from hiflash.report.canvas import FONT, INK, legend_below, name_rows, new_figure, save, style, write_after
+from hiflash.report.grid import new_table
 from hiflash.report.units import duration
 
 if TYPE_CHECKING:
@@ -40,14 +40,11 @@ _SIZES = "Clients of an edge (smallest to largest)"
 
 
 def association_table(study: Study) -> Table:
-    """Return a row per strategy and lambda; the chosen one is bold."""
+    """Return a table with a row per strategy and lambda, the chosen row in bold."""
     edges = len(study.rows[0].cluster_sizes)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=f"{study.title}: {sum(study.rows[0].cluster_sizes)} clients, {edges} edges",
-        title_style="bold",
-        pad_edge=False,
-        caption=None if study.chosen is None else _CHOSEN.format(study.rows[study.chosen].weight),
+    table = new_table(
+        f"{study.title}: {sum(study.rows[0].cluster_sizes)} clients, {edges} edges",
+        None if study.chosen is None else _CHOSEN.format(study.rows[study.chosen].weight),
     )
     for head in (
         "strategy",
@@ -58,7 +55,8 @@ def association_table(study: Study) -> Table:
         "clients\nof an edge",
         "time",
     ):
-        table.add_column(head, justify="left" if head == "strategy" else "right", no_wrap=True)
+        side: Literal["left", "right"] = "left" if head == "strategy" else "right"
+        table.add_column(head, justify=side, no_wrap=True, vertical="bottom")
     for place, row in enumerate(study.rows):
         table.add_row(
             row.strategy,
@@ -74,7 +72,7 @@ def association_table(study: Study) -> Table:
 
 
 def draw_association(study: Study, stem: Path) -> list[Path]:
-    """Save a PNG and a PDF: lines against lambda if it was swept, else a bar per strategy."""
+    """Save lines against lambda for a sweep of lambda, otherwise a bar per strategy; return the paths."""
     first = study.rows[0].cluster_sizes
     figure = new_figure(9.2, 6.4, f"{study.title}: {sum(first)} clients, {len(first)} edges")
     panels = figure.subplots(2, 2).ravel()
@@ -112,8 +110,7 @@ def draw_association(study: Study, stem: Path) -> list[Path]:
 
 
 def _draw_curve(axes: Axes, title: str, rows: Sequence[Row], value: Callable[[Row], float]) -> None:
-    style(axes, "lambda")
-    axes.set_ylabel(title, fontsize=FONT, color=INK)
+    style(axes, "lambda", title)
     order = sorted(rows, key=_weight)
     axes.plot(
         [_weight(row) for row in order],
@@ -126,8 +123,7 @@ def _draw_curve(axes: Axes, title: str, rows: Sequence[Row], value: Callable[[Ro
 
 
 def _draw_sizes(axes: Axes, rows: Sequence[Row]) -> None:
-    style(axes, "lambda")
-    axes.set_ylabel("Clients of an edge", fontsize=FONT, color=INK)
+    style(axes, "lambda", "Clients of an edge")
     order = sorted(rows, key=_weight)
     weights, hue = [_weight(row) for row in order], _COLOURS["heterogeneity"]
     axes.fill_between(
@@ -157,20 +153,9 @@ def _draw_bars(
     widths = [end - start for start, end in zip(starts, ends, strict=True)]
     colours = [_COLOURS[row.strategy] for row in rows]
     axes.barh(range(len(rows)), widths, left=starts, height=0.6, color=colours, alpha=0.85)
-    axes.set_yticks(range(len(rows)), [row.strategy for row in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, [row.strategy for row in rows])
     for place, (end, text) in enumerate(zip(ends, texts, strict=True)):
-        axes.annotate(
-            text,
-            (end, place),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=FONT - 1,
-            color=INK,
-        )
+        write_after(axes, place, end, text)
     axes.set_xlim(0, max(ends) * 1.25 or 1)
 
 

@@ -1,4 +1,4 @@
-"""Horizontal bars of means over seeds; what was not reached is said, never drawn as nothing."""
+"""Horizontal bars of means over seeds; a missing bar is explained in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from hiflash.report.canvas import FONT, INK, MUTED, style
+from hiflash.report.canvas import INK, name_rows, style, write_after
 from hiflash.report.units import Unit, spread
 
 __all__ = ["Bar", "draw_bars"]
@@ -14,7 +14,7 @@ __all__ = ["Bar", "draw_bars"]
 
 @dataclass(frozen=True)
 class Bar:
-    """The values of the seeds that have one, out of how many, and what is said if none has."""
+    """One named bar: the values of the seeds that have one, the number of seeds, and words if none has."""
 
     name: str
     colour: str
@@ -37,20 +37,8 @@ def draw_bars(axes: Axes, bars: Sequence[Bar], x_label: str, unit: Unit) -> None
                 axes.plot(bar.values, rows, "o", ms=3.2, color=INK, mec="white", mew=0.5, zorder=3)
             some = "" if len(bar.values) == bar.seeds else f" ({len(bar.values)} of {bar.seeds} seeds)"
             text = spread(mean, None, unit) + some
-        axes.annotate(
-            text,
-            (at, row),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=FONT - 1.5,
-            color=INK if bar.values else MUTED,
-            style="normal" if bar.values else "italic",
-        )
-    axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
-    axes.set_ylim(len(bars) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
+        write_after(axes, row, at, text, instead=not bar.values)
+    name_rows(axes, [bar.name for bar in bars])
     partly = any(0 < len(bar.values) < bar.seeds for bar in bars)
-    # Room on the right for what is written after the longest bar.
+    # Room on the right for the text after the longest bar.
     axes.set_xlim(0, (longest or 1.0) * (1.75 if partly else 1.35))

@@ -1,4 +1,4 @@
-"""How far a surrogate is off: rows, rank correlations and a table."""
+"""Errors of a surrogate against real runs: rows, rank correlations and tables."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, geometric_mean, stdev
@@ -7,22 +7,19 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 from rich.text import Text
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from hiflash.control.surrogate.rehearsal import Rehearsal
 from hiflash.report.grid import Grid
+from hiflash.report.measures import MEASURES
 from hiflash.report.summary import Result, at_target
-from hiflash.report.units import Unit, goal, spread
+from hiflash.report.units import goal, spread
 from hiflash.sim.result import Result as Real
 
 __all__ = ["JUDGED", "calibration_report", "calibration_tables", "taken"]
 
-MEASURED: dict[str, tuple[str, Unit]] = {
-    "communications": ("communications", "count"),
-    "virtual_s": ("virtual time", "seconds"),
-    "total_cost": ("total cost", "count"),
-}
-JUDGED = ("communications", "virtual_s")  # what the bar is for; cost is made of both
+MEASURED = ("communications", "virtual_s", "total_cost")
+JUDGED = ("communications", "virtual_s")  # not the cost: it is made of both
 RANKED = ("communications", "total_cost")
 TOLERANCE = 0.15
 
@@ -32,9 +29,10 @@ def calibration_report(
 ) -> dict[str, Any]:
     """Return a row per policy, the rank correlations, and the largest difference in an edge's share.
 
-    A run that does not reach the target counts with what it has used up by its end, real or not. Seeds learn
-    at different speeds whatever the policy, so an error that all policies share (`common_error`, in
-    communications) says more about the seeds than about the surrogate; `largest_error_beside` is without it.
+    A run that misses the target, real or surrogate, counts with its totals at the end. Seeds learn at
+    different speeds under any policy, so an error that all policies share (`common_error`, in
+    communications) says more about the seeds than about the surrogate. `largest_error_beside` is the
+    largest error once the shared one is divided out.
     """
     rows = []
     for policy in dict.fromkeys(policies):
@@ -57,24 +55,26 @@ def calibration_report(
 
 
 def taken(result: Result) -> Mapping[str, Any]:
-    """Return what a real run took: at the target, or in all if it did not get there."""
+    """Return the measures of a real run at the target, or at its end if it missed the target."""
     return at_target(result, result["stop_target"]) or result
 
 
 def calibration_tables(report: Mapping[str, Any], width: int) -> list[Table]:
-    """Return the errors of every policy in tables that fit."""
+    """Return tables of the errors of every policy, no wider than the width."""
     rows = report["policies"]
     columns: list[tuple[str, list[Text]]] = []
-    for name, (head, unit) in MEASURED.items():
-        cells = [row[name] for row in rows]
-        columns.append((f"{head}\nreal", [Text(spread(c["real"], c["real_std"], unit)) for c in cells]))
+    for name in MEASURED:
+        cells, unit = [row[name] for row in rows], MEASURES[name].unit
+        columns.append(
+            (f"{MEASURES[name].words}\nreal", [Text(spread(c["real"], c["real_std"], unit)) for c in cells])
+        )
         columns.append(("\nsurrogate", [Text(spread(c["surrogate"], None, unit)) for c in cells]))
         columns.append(("\noff by", [_error(c, judged=name in JUDGED) for c in cells]))
     columns.append(("reached\nreal", [Text(f"{row['reached_real']:.0%}") for row in rows]))
     columns.append(("\nsurrogate", [Text(f"{row['reached_surrogate']:.0%}") for row in rows]))
     columns.append(("share\noff by", [Text(f"{100 * row['largest_share_difference']:.1f}") for row in rows]))
     ranks = ", ".join(
-        f"{MEASURED[name][0]} {'-' if value is None else f'{value:.2f}'}"
+        f"{MEASURES[name].words} {'-' if value is None else f'{value:.2f}'}"
         for name, value in report["rank_correlation"].items()
     )
     missed = sum(not row[name]["within"] for row in rows for name in JUDGED)
@@ -114,7 +114,7 @@ def _row(policy: str, results: Sequence[Real], rehearsals: Sequence[Sequence[Reh
 
 
 def _compared(real: Sequence[float], surrogate: Sequence[float]) -> dict[str, Any]:
-    """Return means over the seeds, and whether they are as near as the real runs are to each other."""
+    """Return means over the seeds, and whether they differ by less than the tolerance or the deviation."""
     mean, expected = fmean(real), fmean(surrogate)
     deviation = stdev(real) if len(real) > 1 else None
     return {
@@ -144,11 +144,11 @@ def _shares(applied: Sequence[int]) -> Any:
 
 
 def _rank_correlation(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """Return Spearman's rho of the policies' means, None where there is no order to compare."""
-    real, surrogate = (rankdata([row[name][side] for row in rows]) for side in ("real", "surrogate"))
+    """Return Spearman's rho of the policies' means, or None if all means of a side are equal."""
+    real, surrogate = ([row[name][side] for row in rows] for side in ("real", "surrogate"))
     if np.ptp(real) == 0 or np.ptp(surrogate) == 0:
         return None
-    return float(np.corrcoef(real, surrogate)[0, 1])
+    return float(spearmanr(real, surrogate).statistic)
 
 
 def _error(compared: Mapping[str, Any], *, judged: bool) -> Text:

@@ -1,4 +1,4 @@
-"""The figure of a calibration: what policies take, really and by the surrogate, and how accuracy grows."""
+"""The figure of a calibration: communications, cost and accuracy of real runs beside the surrogate's."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +9,19 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from hiflash.control.surrogate.rehearsal import Rehearsal
-from hiflash.report.canvas import FONT, INK, MUTED, accuracy_axis, legend_below, new_figure, save, style
+from hiflash.report.canvas import (
+    FONT,
+    MUTED,
+    accuracy_axis,
+    legend_below,
+    name_rows,
+    new_figure,
+    save,
+    style,
+    target_line,
+)
 from hiflash.report.curves import curve
+from hiflash.report.measures import MEASURES
 from hiflash.report.units import goal
 from hiflash.sim.result import Result
 
@@ -18,7 +29,7 @@ __all__ = ["draw_calibration"]
 
 _REAL, _SURROGATE = "#222222", "#CC3311"
 _COLOURS = ("#0077BB", "#EE7733", "#009988")
-_PANELS = (("communications", "Communications"), ("total_cost", "Total cost"))
+_PANELS = ("communications", "total_cost")
 
 
 def draw_calibration(
@@ -29,16 +40,16 @@ def draw_calibration(
     rehearsals: Sequence[Sequence[Rehearsal]],
     stem: Path,
 ) -> list[Path]:
-    """Save the figure as PNG and PDF."""
+    """Save the figure as PNG and PDF and return the paths."""
     rows = report["policies"]
     target = goal(report["target"])
     figure = new_figure(13.5, 1.9 + 0.3 * max(len(rows), 8), title)
     needs, costs, curves = figure.subplots(1, 3, width_ratios=(1, 1, 1.25))
-    for axes, (name, label) in zip((needs, costs), _PANELS, strict=True):
-        _draw_policies(axes, rows, name, f"{label} to {target}")
+    for axes, name in zip((needs, costs), _PANELS, strict=True):
+        _draw_policies(axes, rows, name, f"{MEASURES[name].title} to {target}")
     costs.tick_params(labelleft=False)
     drawn = _draw_curves(curves, rows, policies, results, rehearsals)
-    curves.axhline(report["target"], color=MUTED, linestyle=":", linewidth=1.1)
+    drawn.append(target_line(curves, report["target"], ":"))
     accuracy_axis(curves, labelled=True)
     seeds = f" (mean and deviation of {rows[0]['seeds']} seeds)" if rows[0]["seeds"] > 1 else ""
     handles = [
@@ -51,7 +62,7 @@ def draw_calibration(
 
 
 def _draw_policies(axes: Axes, rows: Sequence[Mapping[str, Any]], name: str, title: str) -> None:
-    """Draw real mean and deviation above the surrogate's, policy by policy."""
+    """Draw for every policy the real mean and deviation, and below them the surrogate's."""
     style(axes, title)
     highest = 0.0
     for place, row in enumerate(rows):
@@ -84,11 +95,8 @@ def _draw_policies(axes: Axes, rows: Sequence[Mapping[str, Any]], name: str, tit
             color=MUTED,
             fontsize=FONT - 1,
         )
-    axes.set_yticks(range(len(rows)), [row["policy"] for row in rows])
-    axes.set_ylim(len(rows) - 0.45, -0.55)
+    name_rows(axes, [row["policy"] for row in rows])
     axes.set_xlim(0, 1.22 * highest)  # room on the right for the errors
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
 
 
 def _draw_curves(
@@ -98,7 +106,7 @@ def _draw_curves(
     results: Sequence[Result],
     rehearsals: Sequence[Sequence[Rehearsal]],
 ) -> list[Line2D]:
-    """Draw one real run of a few policies with the range of its rehearsals; return the legend's entries."""
+    """Draw one real run and the range of its rehearsals for three policies; return the legend's entries."""
     by_need = sorted(rows, key=lambda row: float(row["communications"]["real"]))
     chosen = dict.fromkeys(row["policy"] for row in (rows[0], by_need[0], by_need[-1]))
     handles = []
@@ -107,7 +115,7 @@ def _draw_curves(
         xs, ys = curve(results[place].to_dict(), "communications")
         axes.plot(xs, ys, color=colour, lw=1.6)
         runs = [curve({"evaluations": run.evaluations}, "communications") for run in rehearsals[place]]
-        # Up to where most have not reached the target yet: after that the mean would be of the slow ones.
+        # Only while most rehearsals still run: after that, only slow ones are left for the mean.
         grid = xs[xs <= np.median([ends[-1] for ends, _ in runs])]
         within = np.stack([np.interp(grid, *run) for run in runs])
         axes.fill_between(grid, within.min(axis=0), within.max(axis=0), color=colour, alpha=0.15, lw=0)
@@ -115,5 +123,4 @@ def _draw_curves(
         handles.append(Line2D([], [], color=colour, lw=1.8, label=policy))
     style(axes, f"Communications (seed {results[0].seed}; dashed: surrogate, mean and range)")
     axes.set_xlim(left=0)
-    axes.tick_params(colors=INK)
     return handles

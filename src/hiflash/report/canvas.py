@@ -1,4 +1,4 @@
-"""The look that all figures share: axes, tick labels, target line and saving."""
+"""The look that all figures share: axes, named rows, target line, legend and saving."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from hiflash.report.units import count, goal
@@ -20,11 +21,14 @@ __all__ = [
     "accuracy_axis",
     "legend_below",
     "log_x",
+    "name_panel",
+    "name_rows",
     "new_figure",
     "save",
     "say",
     "style",
     "target_line",
+    "write_after",
 ]
 
 FONT = 9.5
@@ -43,9 +47,10 @@ def new_figure(width: float, height: float, title: str) -> Figure:
     return figure
 
 
-def style(axes: Axes, x_label: str) -> None:
-    """Give axes a light grid, two spines and k/M tick labels on x."""
+def style(axes: Axes, x_label: str, y_label: str = "") -> None:
+    """Give axes labels, a light grid, two spines and k/M tick labels on x."""
     axes.set_xlabel(x_label, fontsize=FONT, color=INK)
+    axes.set_ylabel(y_label, fontsize=FONT, color=INK)
     axes.tick_params(labelsize=FONT - 1, colors=INK, length=3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(MUTED)
@@ -56,7 +61,7 @@ def style(axes: Axes, x_label: str) -> None:
 
 
 def accuracy_axis(axes: Axes, *, labelled: bool) -> None:
-    """Make y an accuracy in percent, never above 100, with head room for what is written at the top."""
+    """Make y an accuracy in percent, at most 100, with head room for text at the top."""
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, -0.02), min(high + 0.06 * (high - low), 1.06))
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
@@ -66,7 +71,7 @@ def accuracy_axis(axes: Axes, *, labelled: bool) -> None:
 
 
 def log_x(axes: Axes) -> None:
-    """Make x logarithmic, with labels at 1, 2, 5 where there are too few decades to label."""
+    """Make x logarithmic, with labels at 1, 2 and 5 if decades alone would be too few labels."""
     axes.set_xscale("log", nonpositive="mask")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 200 else (1.0, 2.0, 5.0)))
@@ -75,13 +80,40 @@ def log_x(axes: Axes) -> None:
 
 
 def target_line(axes: Axes, target: float, dashes: str) -> Line2D:
-    """Draw the target across the axes and return the line, labelled for a legend: there it hides no data."""
+    """Draw the target across the axes and return the line for the legend: a label here would hide data."""
     return axes.axhline(
         target, color=MUTED, linestyle=dashes, linewidth=1.1, zorder=1.5, label=f"Target {goal(target)}"
     )
 
 
-def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
+def name_panel(axes: Axes, name: str, weight: str = "normal") -> None:
+    """Write a title above one panel of a figure, at its left end."""
+    axes.set_title(name, loc="left", fontsize=FONT + 0.5, color=INK, fontweight=weight)
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Make y a list of named rows from top to bottom, without grid lines or tick marks."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+
+
+def write_after(axes: Axes, row: int, end: float, text: str, *, instead: bool = False) -> None:
+    """Write a text to the right of a bar's end; `instead` marks a text that replaces the bar."""
+    axes.annotate(
+        text,
+        (end, row),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=FONT - 1.5,
+        color=MUTED if instead else INK,
+        style="italic" if instead else "normal",
+    )
+
+
+def legend_below(figure: Figure, handles: Sequence[Line2D | Patch]) -> None:
     """Put one legend for all panels under them, in even rows of at most six."""
     rows = max(-(-len(handles) // 6), 1)
     figure.legend(
@@ -107,7 +139,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def say(axes: Axes, text: str) -> None:
-    """Write in the middle of axes why there is nothing else."""
+    """Write in the middle of empty axes why they are empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=MUTED, fontsize=FONT)
 
 

@@ -10,10 +10,10 @@ from matplotlib.lines import Line2D
 
 from hiflash.report.bars import Bar, draw_bars
 from hiflash.report.canvas import (
-    FONT,
     INK,
     accuracy_axis,
     legend_below,
+    name_panel,
     new_figure,
     save,
     say,
@@ -21,6 +21,7 @@ from hiflash.report.canvas import (
     target_line,
 )
 from hiflash.report.curves import PANELS, draw_curves, handle, log_if_wide
+from hiflash.report.measures import MEASURES
 from hiflash.report.methods import Look, label, looks
 from hiflash.report.summary import (
     Groups,
@@ -32,16 +33,11 @@ from hiflash.report.summary import (
     is_reference,
     known,
 )
-from hiflash.report.units import Unit, goal, percent
+from hiflash.report.units import goal, percent
 
 __all__ = ["draw_compare"]
 
-_TO_TARGET: tuple[tuple[str, str, Unit], ...] = (
-    ("communications", "Communications", "count"),
-    ("client_steps", "Client steps", "count"),
-    ("virtual_s", "Virtual time (s)", "seconds"),
-    ("wan_bytes", "WAN bytes", "bytes"),
-)
+_TO_TARGET = ("communications", "client_steps", "virtual_s", "wan_bytes")
 _LATENCIES = (("response_latency_ms", "Response latency (ms)"), ("waiting_ms", "Waiting at the edge (ms)"))
 
 _RANGE = "mean and range of {} seeds"
@@ -94,7 +90,7 @@ def _targets(parts: Parts, styles: dict[str, Look], target: float | None) -> Fig
     figure = new_figure(13.5, 0.9 + len(parts) * _bars_height(styles), _title(parts, ends, _DOTS))
     grid = figure.subplots(len(parts), len(_TO_TARGET), squeeze=False, sharey="row")
     for row, (part, groups) in zip(grid, parts.items(), strict=True):
-        for axes, (measure, x_label, unit) in zip(row, _TO_TARGET, strict=True):
+        for axes, measure in zip(row, _TO_TARGET, strict=True):
             bars = []
             for name, cells in _rivals(groups).items():
                 states = [at_target(cell, target) for cell in cells]
@@ -102,13 +98,13 @@ def _targets(parts: Parts, styles: dict[str, Look], target: float | None) -> Fig
                 best = max((c["best_accuracy"] for c in cells if known(c["best_accuracy"])), default=None)
                 instead = f"not reached (best {percent(best)})"
                 bars.append(Bar(label(name), styles[name].colour, values, len(cells), instead))
-            draw_bars(axes, bars, x_label, unit)
+            draw_bars(axes, bars, MEASURES[measure].axis, MEASURES[measure].unit)
         _name_part(row[0], part, parts)
     return figure
 
 
 def _tradeoff(parts: Parts, styles: dict[str, Look], targets: Sequence[float]) -> Figure:
-    """Draw what every method needs to get to each target that all its seeds reach, and to its best."""
+    """Draw each method's communications to the targets that all its seeds reach and to its best accuracy."""
     title = _title(parts, "communications to reach an accuracy", _RANGE)
     figure = new_figure(1.5 + 4.6 * len(parts), 4.4 + _legend_height(styles), title)
     row = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
@@ -164,7 +160,7 @@ def _draw_tradeoff(axes: Axes, cells: Sequence[Result], look: Look, targets: Seq
 
 
 def _latency(parts: Parts, styles: dict[str, Look]) -> Figure:
-    """Draw the latencies of every partition, or once where they are the same in all."""
+    """Draw the latencies of every partition, or one row if all partitions have the same."""
     tables = {
         part: {
             name: {key: [float(cell[key]) for cell in cells] for key, _ in _LATENCIES}
@@ -208,7 +204,7 @@ def _title(parts: Parts, what: str, how: str) -> str:
 
 def _name_part(axes: Axes, part: str, parts: Sized) -> None:
     if len(parts) > 1:
-        axes.set_title(part, loc="left", fontsize=FONT + 0.5, color=INK, fontweight="bold")
+        name_panel(axes, part, "bold")
 
 
 def _legend_height(styles: dict[str, Look]) -> float:

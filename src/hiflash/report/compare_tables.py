@@ -1,4 +1,4 @@
-"""A comparison as tables for the terminal: what it took to reach the targets, and what else happened."""
+"""A comparison as tables for the terminal: costs at the targets, and totals of whole runs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hiflash.report.grid import Grid
+from hiflash.report.measures import COSTS, MEASURES
 from hiflash.report.methods import label
 from hiflash.report.summary import (
-    MEASURES,
     Groups,
     Result,
     all_targets,
@@ -21,33 +21,21 @@ from hiflash.report.summary import (
 )
 from hiflash.report.units import UNKNOWN, Unit, count, goal, size, spread
 
-__all__ = ["HEADS", "compare_tables"]
+__all__ = ["compare_tables"]
 
-HEADS: dict[str, tuple[str, Unit]] = {
-    "communications": ("comms", "count"),
-    "client_steps": ("client\nsteps", "count"),
-    "virtual_s": ("virtual\ntime", "seconds"),
-    "wan_bytes": ("WAN\nbytes", "bytes"),
-    "total_cost": ("cost", "count"),
-}
-_SECTIONS = {
-    "communications": "communications",
-    "client_steps": "client steps",
-    "virtual_s": "virtual time",
-    "wan_bytes": "WAN bytes",
-}
-# What a whole run adds up to; a column of nothing but zeros is left out.
+_SECTIONS = ("communications", "client_steps", "virtual_s", "wan_bytes")
+# Totals of whole runs; a column with only zeros is left out.
 _WHOLE: dict[str, tuple[str, Callable[[float | None], str]]] = {
-    "staleness": ("stale-\nness", lambda value: spread(value, None, "count")),
+    "staleness": ("staleness", lambda value: spread(value, None, "count")),
     "client_uploads": ("client\nuploads", count),
     "lan_bytes": ("LAN\nbytes", size),
     "wasted_client_steps": ("wasted\nsteps", count),
-    "refused": ("refu-\nsed", count),
-    "waited": ("wai-\nted", count),
-    "cancelled": ("cancel-\nled", count),
-    "discarded": ("discar-\nded", count),
-    "rejected": ("rejec-\nted", count),
-    "abandoned": ("aban-\ndoned", count),
+    "refused": ("refused", count),
+    "waited": ("waited", count),
+    "cancelled": ("cancelled", count),
+    "discarded": ("discarded", count),
+    "rejected": ("rejected", count),
+    "abandoned": ("abandoned", count),
     "response_latency_ms": ("latency\nms", count),
     "waiting_ms": ("waiting\nms", count),
     "total_js": ("total\nJS", lambda value: UNKNOWN if value is None else f"{value:.2f}"),
@@ -55,10 +43,10 @@ _WHOLE: dict[str, tuple[str, Callable[[float | None], str]]] = {
 
 
 def compare_tables(results: Sequence[Result], width: int) -> list[Table]:
-    """Return tables per partition that fit into the width: at the target, at every target, of whole runs.
+    """Return the tables of every partition, no wider than the width: at the target, at all targets, totals.
 
-    The best of each column is bold. Only labels whose every seed reached the target compete: a mean over
-    the lucky ones is no mean to win by.
+    The best of each column is bold. A label competes only if all its seeds reached the target: otherwise
+    its mean is over the lucky seeds alone.
     """
     target, targets = common_target(results), all_targets(results)
     tables: list[Table] = []
@@ -77,19 +65,20 @@ def _main(groups: Groups, rivals: Groups, target: float | None, where: str) -> G
     rows = {name: seed_row(cells, target) for name, cells in groups.items()}
     best = _best(rows, rivals)
     columns = [("accuracy", [_cell(row, "accuracy", "share", best, name) for name, row in rows.items()])]
-    for measure, (head, unit) in HEADS.items():
+    for measure in COSTS:
         cells = []
         for name, row in rows.items():
-            # The reference sends nothing, so a zero there would say that it was cheap.
+            # The reference sends nothing, and a zero would make it look cheap.
             mean = row[f"{measure}_mean"] if name in rivals else None
-            cells.append(Text(spread(mean, None, unit), style=_style(mean, measure, best, name)))
-        columns.append((head, cells))
+            text = spread(mean, None, MEASURES[measure].unit)
+            cells.append(Text(text, style=_style(mean, measure, best, name)))
+        columns.append((MEASURES[measure].head, cells))
     columns.append(("reached", [_share(row) for row in rows.values()]))
     return Grid(f"{where}: {ends}, mean over seeds", "method", _names(groups), columns)
 
 
 def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:
-    """Return what it took to reach every target that somebody reached, with the deviation over seeds."""
+    """Return the costs at every target that any run reached, with the deviation over seeds."""
     rows = {target: {name: seed_row(cells, target) for name, cells in rivals.items()} for target in targets}
     shown = [target for target in targets if any(row["reached"] for row in rows[target].values())]
     never = ", ".join(goal(target) for target in targets if target not in shown)
@@ -98,14 +87,14 @@ def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:
     names: list[Text] = []
     cells: dict[float, list[Text]] = {target: [] for target in shown}
     sections = []
-    for measure, title in _SECTIONS.items() if shown else ():
+    for measure in _SECTIONS if shown else ():
         sections.append(len(names))
-        names += [Text(title, style="italic"), *_names(rivals)]
+        names += [Text(MEASURES[measure].words, style="italic"), *_names(rivals)]
         for target in shown:
             best = _best(rows[target], rivals)
             cells[target].append(Text(""))
             cells[target] += [
-                _cell(row, measure, HEADS[measure][1], best, name) for name, row in rows[target].items()
+                _cell(row, measure, MEASURES[measure].unit, best, name) for name, row in rows[target].items()
             ]
     if any(row["reached"] < row["seeds"] for target in shown for row in rows[target].values()):
         sections.append(len(names))
@@ -124,7 +113,7 @@ def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:
 
 
 def _whole(rivals: Groups, where: str) -> Grid:
-    """Return what else happened until the end of the runs."""
+    """Return the totals of whole runs."""
     means = {key: [_mean(cells, key) for cells in rivals.values()] for key in _WHOLE}
     columns = [
         (_WHOLE[key][0], [Text(_WHOLE[key][1](value)) for value in values])
@@ -153,11 +142,11 @@ def _mean(cells: Sequence[Result], key: str) -> float | None:
 
 
 def _best(rows: Mapping[str, Mapping[str, Any]], rivals: Groups) -> dict[str, tuple[float, Groups]]:
-    """Return the best mean of every column and who may win it: nobody without a rival."""
+    """Return the best mean of every column and its competitors; a lone label has none."""
     if len(rivals) < 2:
         return {}
     finishers = {name: rivals[name] for name in rivals if rows[name]["reached"] == rows[name]["seeds"]}
-    best = {name: (min(_present(rows, finishers, name), default=-1.0), finishers) for name in MEASURES}
+    best = {name: (min(_present(rows, finishers, name), default=-1.0), finishers) for name in COSTS}
     return best | {"accuracy": (max(_present(rows, rivals, "accuracy"), default=-1.0), rivals)}
 
 

@@ -1,4 +1,4 @@
-"""Accuracy against what it took: the curve of every seed, and their mean with its range."""
+"""Accuracy against communications, steps or time: a curve per seed, and their mean with its range."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from hiflash.report.canvas import log_x, say
+from hiflash.report.measures import MEASURES
 from hiflash.report.methods import Look, label
 from hiflash.report.summary import Groups, Result, is_reference, known
 
@@ -15,11 +16,10 @@ __all__ = ["DENSE", "PANELS", "Curve", "curve", "draw_curves", "handle", "log_if
 
 PANELS = (
     ("communications", "Communications with the cloud"),
-    ("client_steps", "Client steps"),
-    ("virtual_s", "Virtual time (s)"),
+    *((name, MEASURES[name].axis) for name in ("client_steps", "virtual_s")),
 )
 DENSE = 200
-"""From so many points on, a line is drawn thinner."""
+"""Lines with this many points or more are thinner."""
 
 _LOG_RATIO = 20
 _MARKERS = 7
@@ -29,14 +29,14 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def curve(result: Result, measure: str) -> Curve:
-    """Return the evaluated points by rising x; of points at the same x the last, which is the newer model."""
+    """Return the evaluations by rising x; of several at the same x only the last, of the newest model."""
     points = {e[measure]: e["accuracy"] for e in result["evaluations"] if known(e["accuracy"])}
     xs = np.array(sorted(points), dtype=np.float64)
     return xs, np.array([points[x] for x in xs], dtype=np.float64)
 
 
 def handle(name: str, look: Look) -> Line2D:
-    """Return the entry of a method in a legend."""
+    """Return a method's entry in a legend."""
     return Line2D(
         [],
         [],
@@ -52,7 +52,7 @@ def handle(name: str, look: Look) -> Line2D:
 
 
 def draw_curves(axes: Axes, groups: Groups, measure: str, styles: dict[str, Look]) -> list[float]:
-    """Draw every label's mean accuracy with its range, a reference as a level line; return where they end."""
+    """Draw the mean and range of every label, and a level line for a reference; return the last x of each."""
     ends = []
     for name, cells in groups.items():
         if is_reference(cells[0]):
@@ -70,7 +70,7 @@ def draw_curves(axes: Axes, groups: Groups, measure: str, styles: dict[str, Look
 
 
 def log_if_wide(axes: Axes, values: Sequence[float]) -> None:
-    """Make x logarithmic where the values differ too much to be told apart otherwise."""
+    """Make x logarithmic if the largest value would squeeze the smallest into the corner."""
     if values and max(values) > _LOG_RATIO * min(values):
         log_x(axes)
     elif values:
@@ -78,7 +78,7 @@ def log_if_wide(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _draw_mean(axes: Axes, curves: list[Curve], look: Look, *, faint: bool) -> None:
-    """Draw the mean with its range, only where every seed has data: past that, seeds would drop out of it."""
+    """Draw the mean with its range as far as all seeds have data: later it would be a mean of fewer."""
     if len(curves) == 1:
         _line(axes, curves[0], look)
         return
@@ -88,7 +88,7 @@ def _draw_mean(axes: Axes, curves: list[Curve], look: Look, *, faint: bool) -> N
     if not curves:
         return
     start, end = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
-    # The union of all the seeds' points: on it the mean of piecewise linear curves is exact.
+    # At the union of all points, the mean of piecewise linear curves is exact.
     grid = np.unique(np.concatenate([xs for xs, _ in curves]))
     grid = grid[(grid >= start) & (grid <= end)]
     if len(grid) < 2:
@@ -100,7 +100,7 @@ def _draw_mean(axes: Axes, curves: list[Curve], look: Look, *, faint: bool) -> N
 
 
 def _line(axes: Axes, points: Curve, look: Look) -> None:
-    """Draw a line with a few markers, evenly over its length in x and always at its end."""
+    """Draw a line with a few markers, evenly spaced in x, one at the end."""
     xs, ys = points
     wanted = np.linspace(xs[0], xs[-1], _MARKERS)
     marked = sorted({int(np.argmin(np.abs(xs - x))) for x in wanted})

@@ -1,4 +1,4 @@
-"""An evaluation of threshold policies as tables, for the terminal and as Markdown."""
+"""An evaluation of threshold policies as tables for the terminal and as Markdown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,23 +7,24 @@ from rich.table import Table
 from rich.text import Text
 
 from hiflash.report.grid import Grid
-from hiflash.report.units import Unit, count, goal, percent, spread
+from hiflash.report.measures import MEASURES
+from hiflash.report.units import count, goal, percent, spread
 
 __all__ = ["condition_title", "evaluation_tables", "markdown", "tables_of", "verdicts"]
 
 Told = Mapping[str, Any]
-"""What `Evaluation.to_json` gives."""
+"""The object that `Evaluation.to_json` returns."""
 
-_COLUMNS: dict[str, tuple[str, Unit]] = {
-    "total_cost": ("total\ncost", "count"),
-    "compute_cost": ("comp-\nuting", "count"),
-    "send_cost": ("send-\ning", "count"),
-    "time_cost": ("time", "count"),
-    "communications": ("comms", "count"),
-    "virtual_s": ("virtual\ntime", "seconds"),
-    "client_steps": ("client\nsteps", "count"),
-    "worst_edge_accuracy": ("worst\nedge", "share"),
-}
+_COLUMNS = (
+    "total_cost",
+    "compute_cost",
+    "send_cost",
+    "time_cost",
+    "communications",
+    "virtual_s",
+    "client_steps",
+    "worst_edge_accuracy",
+)
 _ASSOCIATIONS = {"aware": "heterogeneity-aware", "noniid": "Edge-NonIID"}
 _EDGES = {
     "applied_share": "applied updates by edge",
@@ -35,13 +36,13 @@ NOT_POLICIES = (
     "main", "conditions", "comparisons", "seeds", "choice_seeds", "agents", "data", "partition", "target",
     "missing",
 )  # fmt: skip
-"""Keys on top that tell about the evaluation; the others are the policies of its main condition."""
+"""Keys that describe the evaluation; every other key is a policy of its main condition."""
 
-_UNREACHED = "* with runs that ended at their budget, below the target: they would have cost more"
+_UNREACHED = "* some runs used up their budget below the target; reaching it would have cost more"
 
 
 def tables_of(told: Told) -> dict[str, Mapping[str, Any]]:
-    """Return the statistics of every condition by policy and dynamics, the main one first."""
+    """Return the statistics of every condition by policy and dynamics, the main condition first."""
     main = {name: value for name, value in told.items() if name not in NOT_POLICIES}
     return {told["main"]: main, **told["conditions"]}
 
@@ -54,12 +55,12 @@ def condition_title(condition: str, kind: str | None = None) -> str:
 
 
 def evaluation_tables(told: Told, width: int) -> list[Table]:
-    """Return the tables for a terminal: what it took to reach the target, and who contributed."""
+    """Return tables no wider than the width: costs at the target, and each edge's share of updates."""
     return [table for grid in _grids(told, ["applied_share"]) for table in grid.tables(width)]
 
 
 def verdicts(told: Told) -> dict[str, list[str]]:
-    """Return, for every condition and dynamics, the best fixed threshold and a line for every bar."""
+    """Return for every condition and dynamics the best fixed threshold and a line per criterion."""
     said = {}
     for condition, kinds in told["comparisons"].items():
         for kind, judged in kinds.items():
@@ -94,7 +95,7 @@ def markdown(told: Told) -> str:
     for title, said in verdicts(told).items():
         lines += ["", f"**{title}**", "", *(f"- {line}" for line in said)]
     for grid in _grids(told, list(_EDGES)):
-        heads = [grid.head, *(head.replace("-\n", "").replace("\n", " ") for head, _ in grid.columns)]
+        heads = [grid.head, *(head.replace("\n", " ") for head, _ in grid.columns)]
         lines += ["", f"## {grid.title}", "", _line(heads), _line(["---"] + ["---:"] * len(grid.columns))]
         for row, name in enumerate(grid.names):
             lines.append(_line([name.plain, *(_bold(cells[row]) for _, cells in grid.columns)]))
@@ -119,7 +120,8 @@ def _grids(told: Told, edges: Sequence[str]) -> Iterator[Grid]:
 def _cost_grid(runs: Mapping[str, Any], title: str) -> Grid:
     whole = {policy: run for policy, run in runs.items() if run["reached"] == run["runs"]}
     columns = [("reached", [Text(f"{run['reached']}/{run['runs']}") for run in runs.values()])]
-    for name, (head, unit) in _COLUMNS.items():
+    for name in _COLUMNS:
+        unit = MEASURES[name].unit
         pick = max if unit == "share" else min
         best = pick((run[name]["mean"] for run in whole.values()), default=None)
         cells = []
@@ -128,7 +130,7 @@ def _cost_grid(runs: Mapping[str, Any], title: str) -> Grid:
             text = spread(run[name]["mean"], run[name]["spread"], unit) + mark
             wins = policy in whole and len(runs) > 1 and run[name]["mean"] == best
             cells.append(Text(text, style="bold" if wins else ""))
-        columns.append((head, cells))
+        columns.append((MEASURES[name].head, cells))
     caption = None if len(whole) == len(runs) else _UNREACHED
     return Grid(title, "policy", [Text(policy) for policy in runs], columns, caption)
 

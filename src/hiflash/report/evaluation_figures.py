@@ -1,4 +1,4 @@
-"""The figures of an evaluation: what policies cost, and the paper's normalised cost of HiFL and HiFlash."""
+"""The figures of an evaluation: cost of every policy, and the paper's normalised cost of HiFL and HiFlash."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from hiflash.report.canvas import FONT, INK, new_figure, save, style
+from hiflash.report.canvas import (
+    FONT,
+    INK,
+    legend_below,
+    name_panel,
+    name_rows,
+    new_figure,
+    save,
+    style,
+    write_after,
+)
 from hiflash.report.evaluation import Told, condition_title, tables_of
 from hiflash.report.methods import looks
 from hiflash.report.units import goal, spread
@@ -31,7 +41,7 @@ _GROUPS = {
 
 
 def draw_evaluation(told: Told, directory: Path) -> list[Path]:
-    """Save `cost-CONDITION` of every condition, and `normalised-CONDITION` where an agent was evaluated."""
+    """Save `cost-CONDITION` for every condition, and `normalised-CONDITION` for those with an agent."""
     paths = []
     for condition, table in tables_of(told).items():
         kinds = list(dict.fromkeys(kind for runs in table.values() for kind in runs))
@@ -65,32 +75,19 @@ def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence
         about += "\n* with runs that ended below the target"
     for axes, kind in zip(row, kinds, strict=True):
         style(axes, about)
-        axes.set_title(f"{kind} resources", loc="left", fontsize=FONT + 0.5, color=INK)
+        name_panel(axes, f"{kind} resources")
         best = told["comparisons"].get(condition, {}).get(kind, {}).get("best_fixed")
         for place, (policy, runs) in enumerate(table.items()):
             if kind in runs:
                 _draw_policy(axes, place, runs[kind], most, best=policy == best)
-        axes.grid(visible=False, axis="y")
-        axes.tick_params(axis="y", length=0)
-    row[0].set_yticks(range(len(table)), list(table))
+        name_rows(axes, list(table))
+        axes.tick_params(axis="y", labelleft=axes is row[0])
     for text, policy in zip(row[0].get_yticklabels(), table, strict=True):
         text.set_fontweight("bold" if policy == "agent" else "normal")
-    row[0].set_ylim(len(table) - 0.4, -0.6)
     ends = [run["total_cost"]["mean"] + (run["total_cost"]["spread"] or 0) for run in told_runs]
-    row[0].set_xlim(0, 1.38 * max(ends))  # room for what is written after the longest bar
-    _legend(figure, [Patch(color=colour, label=label) for label, colour in _PARTS.values()])
+    row[0].set_xlim(0, 1.38 * max(ends))  # room for the text after the longest bar
+    legend_below(figure, [Patch(color=colour, label=label) for label, colour in _PARTS.values()])
     return figure
-
-
-def _legend(figure: Figure, handles: Sequence[Patch]) -> None:
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=len(handles),
-        frameon=False,
-        fontsize=FONT,
-        labelcolor=INK,
-    )
 
 
 def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], most: int, *, best: bool) -> None:
@@ -104,25 +101,18 @@ def _draw_policy(axes: Axes, place: int, run: Mapping[str, Any], most: int, *, b
         axes.errorbar(total["mean"], place, xerr=deviation, color=INK, capsize=2.5, lw=1.0)
     mark = "*" if run["reached"] < run["runs"] else ""
     mark += f"  {run['runs']} of {most} seeds" if run["runs"] < most else ""
-    axes.annotate(
-        spread(total["mean"], total["spread"], "count") + mark + ("  best fixed" if best else ""),
-        (total["mean"] + deviation, place),
-        xytext=(5, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=FONT - 1.5,
-        color=INK,
-    )
+    text = spread(total["mean"], total["spread"], "count") + mark + ("  best fixed" if best else "")
+    write_after(axes, place, total["mean"] + deviation, text)
 
 
 def _normalised(table: Mapping[str, Any], kinds: Sequence[str], title: str) -> Figure:
-    """Draw the paper's figure: each part of the cost, divided by the larger mean of the two."""
+    """Draw the paper's figure: each part of the cost, divided by the larger of the two means."""
     figure = new_figure(max(6.4, 0.8 + 4.6 * len(kinds)), 3.6, title)
     row = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
     colours = looks(_SIDES.values())
     for axes, kind in zip(row, kinds, strict=True):
-        style(axes, "")
-        axes.set_title(f"{kind} resources", loc="left", fontsize=FONT + 0.5, color=INK)
+        style(axes, "", "Normalised cost" if axes is row[0] else "")
+        name_panel(axes, f"{kind} resources")
         for place, name in enumerate(_GROUPS):
             stats = {policy: table[policy][kind][name] for policy in _SIDES}
             largest = max(stat["mean"] for stat in stats.values()) or 1.0
@@ -139,7 +129,7 @@ def _normalised(table: Mapping[str, Any], kinds: Sequence[str], title: str) -> F
         axes.set_xticks(range(len(_GROUPS)), list(_GROUPS.values()))
         axes.tick_params(axis="x", length=0, labelsize=FONT)
         axes.grid(visible=False, axis="x")
-    row[0].set_ylabel("Normalised cost", fontsize=FONT, color=INK)
     row[0].set_ylim(0, 1.08 * row[0].get_ylim()[1])  # room for the numbers on top
-    _legend(figure, [Patch(color=colours[_SIDES[policy]].colour, label=_NAMES[policy]) for policy in _SIDES])
+    sides = [Patch(color=colours[_SIDES[policy]].colour, label=_NAMES[policy]) for policy in _SIDES]
+    legend_below(figure, sides)
     return figure

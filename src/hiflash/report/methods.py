@@ -1,7 +1,8 @@
-"""How each method is written and drawn, the same in every figure and table."""
+"""Name, colour and marker of each method, the same in every figure, table and live view."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from string import ascii_lowercase
 
 __all__ = ["CENTRALIZED", "Look", "label", "looks"]
 
@@ -30,26 +31,34 @@ _KNOWN = {
     "hifl": ("HiFL", Look("#CC6677", "-", "p")),
     "hiflash": ("HiFlash", Look("#882255", "-.", "h")),
 }
-# Tol's "vibrant" scheme: none of these can be mistaken for a known method's colour.
+# Tol's "vibrant" scheme: no colour here is close to that of a known method.
 _COLOURS = ("#EE7733", "#0077BB", "#CC3311", "#009988", "#EE3377", "#33BBEE", "#000000")
 _DASHES = ("-", "--", "-.", ":")
 _MARKERS = ("<", ">", "d", "*", "8")
 
 
 def label(name: str) -> str:
-    """Return a method's name as papers write it, or the label as given."""
-    return _KNOWN[name][0] if name in _KNOWN else name
+    """Return a method's name as papers write it, also at the start of a variant's label.
+
+    >>> label("hierfavg"), label("hifl+delta"), label("hierfavg-5"), label("mine")
+    ('HierFAVG', 'HiFL + delta', 'HierFAVG-5', 'mine')
+    """
+    rest = name.lstrip(ascii_lowercase)
+    method = name.removesuffix(rest)
+    if method not in _KNOWN or rest[:1].isalnum():
+        return name  # as the user spelled it
+    return _KNOWN[method][0] + rest.replace("+", " + ")
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return how each name is drawn: methods always alike, other labels in the order of the list."""
+    """Return the look of each name: methods have a fixed one, other labels get theirs in order."""
     chosen: dict[str, Look] = {}
     others = 0
     for name in names:
         if name in _KNOWN:
             chosen[name] = _KNOWN[name][1]
         elif name not in chosen:
-            # The three lengths have no common divisor: 140 labels pass before two look the same.
+            # Lengths 7, 4 and 5 have no common divisor, so the first 140 labels all look different.
             chosen[name] = Look(
                 _COLOURS[others % len(_COLOURS)],
                 _DASHES[others % len(_DASHES)],

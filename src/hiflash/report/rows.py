@@ -1,4 +1,4 @@
-"""Cells and summaries as CSV and JSON, for other programs."""
+"""Results and means as CSV and JSON, for other programs."""
 
 import csv
 import json
@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hiflash.report.summary import MEASURES, Result
+from hiflash.report.measures import COSTS
+from hiflash.report.summary import Result
 from hiflash.store.files import replacing, write_atomic
 
 __all__ = ["flat", "write_csv", "write_json"]
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
-    """Write flat rows, with every column that one of them has, and return the path."""
+    """Write flat rows with the union of their columns and return the path."""
     columns = dict.fromkeys(name for row in rows for name in row)
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(columns), lineterminator="\n")
@@ -29,12 +30,12 @@ def write_json(content: Mapping[str, Any], path: Path) -> Path:
 
 
 def flat(result: Result) -> dict[str, Any]:
-    """Return a cell as one row: its scalars, its staleness and every target's measures."""
+    """Return a result as one row: its scalars, its staleness and the measures at every target."""
     row = {
         name: value for name, value in result.items() if value is None or isinstance(value, str | int | float)
     }
     row |= {f"staleness_{name}": result["staleness"][name] for name in ("mean", "max")}
     for kind, prefix in (("targets", "target"), ("targets_stable", "stable_target")):
         for target, state in result[kind].items():
-            row |= {f"{prefix}_{target}_{name}": state[name] if state else None for name in MEASURES}
+            row |= {f"{prefix}_{target}_{name}": state[name] if state else None for name in COSTS}
     return row

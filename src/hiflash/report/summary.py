@@ -1,12 +1,13 @@
-"""What figures and tables both need from results: groups, and means over seeds at every target."""
+"""Groups of results, and means over seeds at every target, for figures and tables."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from hiflash.report.measures import COSTS
+
 __all__ = [
-    "MEASURES",
     "Groups",
     "Result",
     "all_targets",
@@ -16,25 +17,23 @@ __all__ = [
     "group",
     "is_reference",
     "known",
+    "name_of",
     "seed_row",
     "statistics",
     "target_rows",
 ]
 
 Result = Mapping[str, Any]
-"""What a `result.json` holds, and in a comparison the `label` of its cell."""
+"""The content of a `result.json`; a comparison adds the `label` of the cell, a sweep its `point`."""
 
 Groups = dict[str, list[Result]]
 """The results of every seed by label."""
-
-MEASURES = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
-"""What it took to get to a target; the same names in a result, its evaluations and its targets."""
 
 POOLED = "pooled"
 
 
 def is_reference(result: Result) -> bool:
-    """Whether a run trained on pooled data: it sends nothing and competes with nobody."""
+    """Return whether a run trained on pooled data: it sends nothing, so it does not compete."""
     return bool(result["partition"] == POOLED)
 
 
@@ -47,46 +46,47 @@ def group(results: Iterable[Result], key: Callable[[Result], str]) -> Groups:
 
 
 def by_partition(results: Iterable[Result]) -> dict[str, Groups]:
-    """Return the results by partition and label; runs on pooled data are with every partition."""
+    """Return the results by partition and label; runs on pooled data appear under every partition."""
     results = list(results)
     pooled = [result for result in results if is_reference(result)]
     parts = group((result for result in results if not is_reference(result)), lambda r: str(r["partition"]))
-    order = list(dict.fromkeys(_label(result) for result in results))
+    order = list(dict.fromkeys(name_of(result) for result in results))
     return {
-        part: dict(sorted(group([*cells, *pooled], _label).items(), key=lambda item: order.index(item[0])))
+        part: dict(sorted(group([*cells, *pooled], name_of).items(), key=lambda item: order.index(item[0])))
         for part, cells in (parts or {POOLED: []}).items()
         if cells or pooled
     }
 
 
-def _label(result: Result) -> str:
+def name_of(result: Result) -> str:
+    """Return the label of a cell of a comparison, or the method of any other run."""
     return str(result.get("label", result["method"]))
 
 
 def common_target(results: Sequence[Result]) -> float | None:
-    """Return the target that all the results can be judged by: the lowest one set, or None if none is."""
+    """Return the lowest stop target, at which all results can be compared, or None if none has a target."""
     return min((r["stop_target"] for r in results if r["stop_target"] is not None), default=None)
 
 
 def all_targets(results: Iterable[Result]) -> list[float]:
-    """Return every target that a result tells of, in rising order."""
+    """Return every target that a result lists, in rising order."""
     return sorted({float(target) for result in results for target in result["targets"]})
 
 
 def at_target(result: Result, target: float | None) -> Mapping[str, Any] | None:
-    """Return the measures at the target, None if it was not reached; without a target, those at the end."""
+    """Return the measures when the target was reached, or None; without a target, those at the end."""
     if target is None:
         return result
     targets: Mapping[str, Mapping[str, Any] | None] = result["targets"]
     for text, reached in targets.items():
         if math.isclose(float(text), target):
             return reached
-    # A run with another stop target may not list this one; its evaluations still tell.
+    # A run with another stop target may not list this one, but its evaluations show when it got there.
     return next((e for e in result["evaluations"] if known(e["accuracy"]) and e["accuracy"] >= target), None)
 
 
 def target_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return a flat row of numbers per partition, label and target, and one at the end (`target` None).
+    """Return a flat row per partition, label and target, and one for the end of the runs (`target` None).
 
     `<name>_mean`, `_std` (of the sample), `_min`, `_max` and `_n` are over the seeds that reached the target.
     """
@@ -105,13 +105,13 @@ def seed_row(cells: Sequence[Result], target: float | None) -> dict[str, Any]:
     row: dict[str, Any] = {"target": target, "seeds": len(cells), "reached": len(reached)}
     for name in ("accuracy", "best_accuracy", "loss"):
         row |= statistics(name, [cell[name] for cell in cells])
-    for name in MEASURES:
+    for name in COSTS:
         row |= statistics(name, [state[name] for state in reached])
     return row
 
 
 def statistics(name: str, values: Iterable[float | None]) -> dict[str, float | int | None]:
-    """Return mean, deviation, range and number of the values that are known."""
+    """Return mean, deviation, range and number of the known values."""
     numbers = [float(value) for value in values if value is not None and known(value)]
     return {
         f"{name}_mean": fmean(numbers) if numbers else None,
@@ -123,5 +123,5 @@ def statistics(name: str, values: Iterable[float | None]) -> dict[str, float | i
 
 
 def known(value: float | None) -> bool:
-    """Whether there is a number to show: neither None nor NaN."""
+    """Return whether a value is a finite number."""
     return value is not None and math.isfinite(value)

@@ -14,8 +14,9 @@ from matplotlib.patches import Rectangle
 from hiflash.report.bars import Bar, draw_bars
 from hiflash.report.canvas import FONT, INK, MUTED, new_figure, save, style
 from hiflash.report.curves import log_if_wide
-from hiflash.report.summary import MEASURES, Groups, Result, at_target, common_target, known
-from hiflash.report.sweep import TITLES, by_point, leaves, shown, sweep_rows
+from hiflash.report.measures import COSTS, MEASURES
+from hiflash.report.summary import Groups, Result, at_target, common_target, known
+from hiflash.report.sweep import by_point, leaves, setting, shown, sweep_rows
 from hiflash.report.units import goal, percent, spread
 
 __all__ = ["draw_sweep"]
@@ -26,17 +27,14 @@ _MAP = colormaps["viridis"]
 
 
 def draw_sweep(results: Sequence[Result], by: str, stem: Path) -> list[Path]:
-    """Save the figure as PNG and PDF: the metric that was asked for beside accuracy or communications."""
+    """Save the chosen metric beside accuracy or communications as PNG and PDF; return the paths."""
     groups = by_point(results)
     target = common_target(results)
-    other = "best_accuracy" if by in MEASURES else "communications"
-    metrics = [by] if target is None and other in MEASURES else [by, other]
+    other = "best_accuracy" if by in COSTS else "communications"
+    metrics = [by] if target is None and other in COSTS else [by, other]
     keys = list(results[0]["point"])
-    first = results[0]
     seeds = max(map(len, groups.values()))
-    title = f"{first['method']} on {first['data']}, {first['partition']}" + (
-        f" (mean of {seeds} seeds)" if seeds > 1 else ""
-    )
+    title = setting(results) + (f" (mean of {seeds} seeds)" if seeds > 1 else "")
     draw = {1: _lines, 2: _maps}.get(len(keys), _bars)
     return save(draw(groups, keys, metrics, target, title), stem)
 
@@ -47,20 +45,19 @@ def _lines(groups: Groups, keys: list[str], metrics: list[str], target: float | 
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     xs = [float(value) for value in values] if numeric else list(map(float, range(len(values))))
     for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
-        style(axes, keys[0])
+        style(axes, keys[0], _axis(metric, target))
         _draw_line(axes, xs, list(groups.values()), metric, target)
         if numeric and min(xs) > 0 and max(xs) > 20 * min(xs):
             log_if_wide(axes, xs)
         axes.set_xticks(xs, [shown(value) for value in values], rotation=0 if len(xs) < 7 else 45)
         axes.minorticks_off()
-        axes.set_ylabel(_axis(metric, target), fontsize=FONT, color=INK)
     return figure
 
 
 def _draw_line(
     axes: Axes, xs: Sequence[float], cells: Sequence[list[Result]], metric: str, target: float | None
 ) -> None:
-    scale = 100 if TITLES[metric][1] == "share" else 1
+    scale = 100 if MEASURES[metric].unit == "share" else 1
     means: list[tuple[float, float]] = []
     for x, group in sorted(zip(xs, cells, strict=True), key=lambda pair: pair[0]):
         values = [scale * value for value in _values(group, metric, target)]
@@ -145,11 +142,11 @@ def _draw_cell(
         face, ink, text = "#F0F0F0", MUTED, "not\nreached"
     else:
         share = (mean - low) / (high - low) if high > low else 0.5
-        if metric in MEASURES or metric == "loss":  # light is good: little of it, or much accuracy
+        if metric in COSTS or metric == "loss":  # light is good: low costs, high accuracy
             share = 1 - share
         face, ink = _MAP(0.12 + 0.88 * share), "white" if share < 0.6 else INK
         reached = len(_values(cells, metric, target))
-        text = spread(mean, None, TITLES[metric][1])
+        text = spread(mean, None, MEASURES[metric].unit)
         text += f"\n{reached} of {len(cells)} seeds" if reached < len(cells) else ""
     hatch = "////" if mean is None else None
     axes.add_patch(
@@ -167,7 +164,7 @@ def _bars(groups: Groups, keys: list[str], metrics: list[str], target: float | N
     )
     row = figure.subplots(1, len(metrics), squeeze=False, sharey=True)[0]
     for axes, metric in zip(row, metrics, strict=True):
-        scale = 100 if TITLES[metric][1] == "share" else 1
+        scale = 100 if MEASURES[metric].unit == "share" else 1
         bars = []
         for point in (line["point"] for line in ranked):
             cells = groups[json.dumps(point)]
@@ -175,22 +172,21 @@ def _bars(groups: Groups, keys: list[str], metrics: list[str], target: float | N
             name = ", ".join(shown(value) for value in point.values())
             accuracy = max((c["best_accuracy"] for c in cells if known(c["best_accuracy"])), default=None)
             bars.append(Bar(name, _COLOUR, values, len(cells), f"not reached (best {percent(accuracy)})"))
-        unit = "count" if scale == 100 else TITLES[metric][1]
+        unit = "count" if scale == 100 else MEASURES[metric].unit
         draw_bars(axes, bars, _axis(metric, target), unit)
     return figure
 
 
 def _values(cells: Sequence[Result], metric: str, target: float | None) -> list[float]:
-    """Return the metric of the seeds that have it."""
+    """Return the metric of every seed that has it."""
     states: list[Mapping[str, Any] | None] = [
-        at_target(cell, target) if metric in MEASURES else cell for cell in cells
+        at_target(cell, target) if metric in COSTS else cell for cell in cells
     ]
     return [float(state[metric]) for state in states if state is not None and known(state[metric])]
 
 
 def _axis(metric: str, target: float | None) -> str:
-    name, unit = TITLES[metric]
-    name += {"seconds": " (s)", "share": " (%)"}.get(unit, "")
-    if metric not in MEASURES:
+    name = MEASURES[metric].axis
+    if metric not in COSTS:
         return name
     return f"{name} in total" if target is None else f"{name} to {goal(target)}"
