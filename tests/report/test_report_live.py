@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from hiflash.report import live
-from hiflash.report.board import Board, RunState
+from hiflash.report.board import Board, numbers_of
 from hiflash.report.live import LiveView
+from hiflash.report.run_state import RunState
 
 MakeResult = Callable[..., dict[str, Any]]
 
@@ -75,9 +76,9 @@ def test_a_pipe_gets_a_line_at_start_every_five_seconds_and_at_the_end(
 
 def test_the_time_to_go_is_at_most_so_long_where_a_target_may_end_the_run(clock: Clock) -> None:
     cell = RunState("a", "running", {**_progress(), "target": 0.9})
-    assert cell.shown()["ETA"] == "≤1m 30s"
-    assert "≤1m 30s" in _board([cell], 100)[1]
-    assert "<1m 30s" in _board([cell], 100, encoding="ascii")[1]
+    assert numbers_of(cell)["ETA"] == "≤1m 30s"
+    assert "≤1m 30s" in _board([cell], 100)[2]
+    assert "<1m 30s" in _board([cell], 100, encoding="ascii")[2]
     stream = io.StringIO()
     with LiveView(["a"], stream=stream) as view:
         view.started("a")
@@ -136,7 +137,8 @@ def test_a_report_after_the_end_is_ignored(make_result: MakeResult, clock: Clock
 def test_every_cell_is_one_line_that_fits(width: int, name: str) -> None:
     states = [RunState(name, "done", _progress()), RunState(name, "running", _progress()), RunState(name)]
     lines = _board(states, width)
-    assert len(lines) == 1 + len(states)
+    cells = [line for line in lines if line.startswith(("✓ ", "• ", f"  {name[0]}"))]
+    assert len(cells) == len(states)
     assert max(len(line.rstrip()) for line in lines) < width
 
 
@@ -144,13 +146,14 @@ def test_every_cell_is_one_line_that_fits(width: int, name: str) -> None:
     ("width", "columns"),
     [
         (50, ["%", "acc", "comms", "ETA"]),
-        (80, ["%", "acc", "version", "comms", "time", "ETA"]),
-        (100, ["%", "acc", "version", "stale", "comms", "time", "ETA"]),
-        (140, ["%", "acc", "version", "stale", "comms", "time", "ETA"]),
+        (80, ["virtual", "%", "acc", "comms", "time", "ETA"]),
+        (100, ["virtual", "%", "acc", "version", "stale", "comms", "time", "ETA"]),
+        (140, ["virtual", "%", "acc", "version", "stale", "comms", "time", "ETA"]),
     ],
 )
 def test_narrow_terminals_drop_the_less_important_columns(width: int, columns: list[str]) -> None:
-    assert _board([RunState("hierfavg seed 0", "running", _progress())], width)[0].split() == columns
+    heads = _board([RunState("hierfavg seed 0", "running", _progress())], width)[:-1]
+    assert " ".join(heads).split() == columns
 
 
 def test_long_names_keep_their_ends() -> None:
@@ -168,10 +171,10 @@ def test_an_ascii_terminal_gets_ascii() -> None:
 
 def test_waiting_cells_show_dashes_and_done_ones_a_tick(make_result: MakeResult) -> None:
     done = RunState("a", "done", {**make_result(), "staleness": 1.25})
-    lines = _board([done, RunState("b")], 100)
-    assert lines[1].startswith("✓ a")
-    assert lines[1].split()[-7:] == ["100%", "91.0%", "v40", "1.2", "40", "1m", "40s"]
-    assert lines[2].split()[-7:] == ["-"] * 7
+    _, _, first, second, _ = _board([done, RunState("b")], 100)
+    assert first.startswith("✓ a")
+    assert first.split()[-8:] == ["100%", "91.0%", "v40", "1.2", "40", "1m", "40s", "done"]
+    assert second.split()[-7:] == ["-"] * 7
 
 
 def test_the_eta_is_unknown_until_there_is_progress() -> None:
@@ -180,14 +183,121 @@ def test_the_eta_is_unknown_until_there_is_progress() -> None:
     assert RunState("a", "running", _progress(fraction=0.25)).eta_s == 90.0
 
 
+def test_a_run_that_has_used_up_its_budget_is_saving() -> None:
+    cell = RunState("a", "running", {**_progress(fraction=1.0), "target": 0.9})
+    assert numbers_of(cell)["ETA"] == "saving"
+
+
+def test_a_run_at_its_target_is_full_and_says_so_before_and_after_it_is_saved(
+    make_result: MakeResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    at_target = {**_progress(fraction=0.16, accuracy=0.9), "target": 0.9}
+    line = _board([RunState("a", "running", at_target)], 100)[2]
+    assert "100%" in line
+    assert line.rstrip().endswith("target reached")
+    assert _board([RunState("a" * 20, "running", at_target)], 60)[-1].rstrip().endswith(" reached")
+    stream = io.StringIO()
+    with LiveView(["a"], stream=stream, plain=False) as view:
+        view.progress("a", at_target)
+        view.finished("a", make_result())
+    assert stream.getvalue().rstrip().count("target reached") >= 1
+    assert "target missed" in _board([RunState("a", "done", {**at_target, "accuracy": 0.89})], 100)[2]
+
+
+def test_a_bar_is_as_long_as_the_finished_part() -> None:
+    def painted(progress: dict[str, Any]) -> int:
+        console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="standard")
+        console.print(Board([RunState("a", "running", progress)]))
+        bar = console.file.getvalue().splitlines()[2]  # type: ignore[attr-defined]
+        return max(len(part.split("m", 1)[1]) for part in bar.split("\x1b[") if "━" in part and "m" in part)
+
+    # Half of the bar has one colour and half the other; a full bar has only one.
+    assert painted({**_progress(0.16, 0.9), "target": 0.9}) == painted(_progress(1.0))
+    assert painted(_progress(0.5)) < painted(_progress(1.0))
+
+
+def test_titles_stand_for_names(make_result: MakeResult) -> None:
+    stream = io.StringIO()
+    with LiveView({"hifl+delta-s0": "HiFL + delta"}, stream=stream) as view:
+        view.started("hifl+delta-s0")
+        view.finished("hifl+delta-s0", make_result())
+    assert [line.partition(":")[0] for line in stream.getvalue().splitlines()] == ["HiFL + delta"] * 2
+
+
+def test_a_pipe_is_told_about_all_runs_when_one_ends_and_now_and_then(
+    make_result: MakeResult, clock: Clock
+) -> None:
+    stream = io.StringIO()
+    with LiveView(["a", "b", "c"], stream=stream, processes=1) as view:
+        view.started("a")
+        clock.now += 31
+        view.progress("a", _progress(0.25))  # 30 s for a quarter: 90 s left, and two runs of 121 s
+        clock.now += 29
+        view.progress("a", _progress(0.5))
+        view.finished("a", make_result(wall_s=58.0))
+        clock.now += 2
+        view.started("b")
+    totals = [line for line in stream.getvalue().splitlines() if "elapsed" in line]
+    assert totals == [
+        "0 of 3 runs done, 31s elapsed, about 5m 32s left",  # 90 + 2 * 121
+        "1 of 3 runs done, 1m 00s elapsed, about 2m 00s left",  # 2 * 60
+    ]
+
+
+WARNING = "did not learn: accuracy 10.0 % after 600 communications, at chance"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_warnings_of_runs_are_lines_under_the_view(width: int) -> None:
+    runs = [
+        RunState("HiFL, seed 0", "running", {**_progress(), "warnings": [WARNING]}),
+        RunState("HiFL, seed 1", "running", {**_progress(), "warnings": []}),
+        RunState("HiFL, seed 2", "running", {**_progress(), "warnings": None}),
+    ]
+    lines = _board(runs, width)
+    first = next(place for place, line in enumerate(lines) if line.startswith("warning"))
+    assert " ".join(lines[first:]).split() == f"warning: HiFL, seed 0: {WARNING}".split()
+    assert max(map(len, lines)) <= width
+    assert _board(runs[:1], 120)[-1] == f"warning: {WARNING}"
+
+
+def test_many_warnings_leave_room_for_the_runs() -> None:
+    runs = [RunState(f"run {i}", "running", {**_progress(), "warnings": ["bad"]}) for i in range(7)]
+    console = Console(file=io.StringIO(), width=80)
+    console.print(Board(runs))
+    console.print(Board(runs, final=True))
+    lines = [line for line in console.file.getvalue().splitlines() if "warning" in line]  # type: ignore[attr-defined]
+    assert lines[:5] == [*(f"warning: run {i}: bad" for i in range(4)), "warning: 3 more"]
+    assert lines[5:] == [f"warning: run {i}: bad" for i in range(7)]
+
+
+def test_a_pipe_gets_a_warning_once_and_its_last_number_at_the_end(
+    make_result: MakeResult, clock: Clock
+) -> None:
+    stream = io.StringIO()
+    with LiveView(["a"], stream=stream) as view:
+        view.started("a")
+        for refused in ("12", "1,240", "8,072"):
+            clock.now += 6
+            view.progress("a", {**_progress(), "warnings": [f"{refused} updates refused: not finite"]})
+        view.finished("a", make_result(warnings=["8,072 updates refused: not finite"]))
+    warnings = [line for line in stream.getvalue().splitlines() if line.startswith("warning")]
+    assert warnings == [
+        "warning: 12 updates refused: not finite",
+        "warning: 8,072 updates refused: not finite",
+    ]
+
+
 def test_among_many_cells_only_running_ones_have_a_line() -> None:
     cells = [RunState(f"cell {i}", "waiting") for i in range(20)]
     cells[0].state = "done"
     cells[1] = RunState("cell 1", "running", _progress())
     lines = _board(cells, 80)
-    assert len(lines) == 3
-    assert "cell 1" in lines[1]
-    assert lines[2].strip() == "1 running, 18 waiting, 1 done"
+    assert len(lines) == 4
+    assert "cell 1" in lines[2]
+    assert lines[3] == "1 of 20 runs done, 0s elapsed, time left not known yet"
 
 
 def test_an_exception_gives_the_terminal_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,4 +340,4 @@ def test_many_threads_may_report_at_once(make_result: MakeResult, monkeypatch: p
         for thread in threads:
             thread.join()
     assert stream.getvalue().count("done, accuracy 91.0%") == 12
-    assert "0 running, 0 waiting, 12 done" in stream.getvalue()
+    assert "12 of 12 runs done" in stream.getvalue()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,16 @@ def cells_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
 
 
-def run_with_view(cells: Sequence[Cell], folder: Path, options: argparse.Namespace) -> list[Result]:
-    """Return the results of the cells, which are saved in the folder; an interruption says how to go on."""
+def run_with_view(
+    cells: Sequence[Cell],
+    folder: Path,
+    options: argparse.Namespace,
+    titles: Mapping[str, str] | None = None,
+) -> list[Result]:
+    """Run the cells, save them in the folder and return their results; the view shows `titles` by name.
+
+    An interruption says how to go on.
+    """
     from hiflash.report.live import LiveView
     from hiflash.study.run_cells import run_cells
 
@@ -52,7 +60,7 @@ def run_with_view(cells: Sequence[Cell], folder: Path, options: argparse.Namespa
     # At least two: each cell has a process of its own, so that the view goes on while it works.
     processes = options.processes or max(2, min(len(cells), os.cpu_count() or 1))
     try:
-        with LiveView([cell.name for cell in cells]) as view:
+        with LiveView(titles or [cell.name for cell in cells], processes=processes) as view:
             return run_cells(
                 cells,
                 directory=folder,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view
 from hiflash.cli.words import agent_setting, seeds, settings_options, value
 from hiflash.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hiflash.study.cells import Cell
 
 __all__ = ["add"]
 
@@ -47,19 +51,42 @@ def _compare(options: argparse.Namespace) -> int:
         settings=agent_setting(options),
     )
     folder = Path(options.runs) / (options.name or f"compare-{cells[0].config.data.name}")
-    comparison = Comparison(cells, run_with_view(cells, folder, options), folder)
+    comparison = Comparison(cells, run_with_view(cells, folder, options, _titles(cells)), folder)
     paths = comparison.save(folder)
     if options.json:
         print(json.dumps({"cells": comparison.numbers(), "rows": comparison.rows()}))
         return 0
     from rich.console import Console
 
+    from hiflash.report.alerts import compare_alerts
     from hiflash.report.compare_tables import compare_tables
 
     console = Console()
-    print_tables(console, compare_tables(comparison.numbers(), console.width))
+    numbers = comparison.numbers()
+    print_tables(console, compare_tables(numbers, console.width))
+    for line in compare_alerts(numbers):
+        console.print(line)
     print_paths(console, paths)
     return 0
+
+
+def _titles(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return a title for every cell: its label, and its partition and seed if there are several."""
+    from hiflash.report.methods import label
+
+    partitions = {cell.config.data.partition for cell in cells if _has_partition(cell)}
+    numbers = {cell.config.seed for cell in cells}
+    titles = {}
+    for cell in cells:
+        words = [label(cell.tags["label"])]
+        words += [cell.config.data.partition] if len(partitions) > 1 and _has_partition(cell) else []
+        words += [f"seed {cell.config.seed}"] if len(numbers) > 1 else []
+        titles[cell.name] = ", ".join(words)
+    return titles
+
+
+def _has_partition(cell: Cell) -> bool:
+    return cell.config.cloud.schedule != "centralized"
 
 
 def _variants(texts: list[str]) -> dict[str, dict[str, Any]]:

@@ -49,10 +49,14 @@ def _sweep(options: argparse.Namespace) -> int:
         return 0
     from rich.console import Console
 
+    from hiflash.report.alerts import sweep_alerts
     from hiflash.report.sweep import sweep_tables
 
     console = Console()
-    print_tables(console, sweep_tables(sweep.numbers(), by, console.width))
+    numbers = sweep.numbers()
+    print_tables(console, sweep_tables(numbers, by, console.width))
+    for line in sweep_alerts(numbers):
+        console.print(line)
     print_paths(console, paths)
     return 0
 

@@ -1,123 +1,149 @@
-"""The lines of the live view: one per cell, never wider than the terminal."""
+"""The live view as text: a line per run, never wider than the terminal, a total, and warnings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hiflash.report.alerts import alert, alerts_of
 from hiflash.report.grid import cut
+from hiflash.report.run_state import RunState, TimeLeft
 from hiflash.report.units import UNKNOWN, count, duration, percent
 
-__all__ = ["MANY", "Board", "RunState"]
+__all__ = ["MANY", "Board", "numbers_of", "total_line"]
 
 MANY = 10
-"""With more cells than this, only the running ones have a line; the others are counted."""
+"""With more runs than this, only the running ones have a line."""
+
+MOST_ALERTS = 4
+"""Number of warnings in the view while runs go on; the last view has all."""
 
 _GAP = 2
 _TICK = 2
 _NAME_MIN, _NAME_MAX = 12, 40
 _BAR_MIN, _BAR_MAX = 8, 30
-_WIDTHS = {"%": 4, "acc": 6, "ETA": 8, "comms": 6, "time": 7, "version": 7, "stale": 5}
-# What a narrow terminal drops first comes last.
-_BY_IMPORTANCE = ("%", "acc", "ETA", "bar", "comms", "time", "version", "stale")
+_WIDTHS = {"bar": _BAR_MIN, "%": 4, "acc": 6, "ETA": 8, "comms": 6, "time": 7, "version": 7, "stale": 5}
+_HEADS = {"bar": "", "time": "virtual\ntime"}
+# A narrow terminal drops columns from the end of this list. "outcome" is room for long words under ETA.
+_BY_IMPORTANCE = ("%", "acc", "ETA", "bar", "comms", "time", "outcome", "version", "stale")
 _AS_SHOWN = ("bar", "%", "acc", "version", "stale", "comms", "time", "ETA")
+_OUTCOME = len("target reached")
 _TICKS = {"waiting": " ", "running": "•", "done": "✓"}
 _ASCII_TICKS = {"waiting": " ", "running": ">", "done": "+"}
 
 
-@dataclass
-class RunState:
-    """What is known of one run: its state and the latest numbers."""
-
-    name: str
-    state: Literal["waiting", "running", "done"] = "waiting"
-    latest: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds to go if the rest takes as long per unit of budget as what is done, None until known."""
-        fraction, wall_s = self.latest.get("fraction"), self.latest.get("wall_s")
-        return wall_s * (1 - fraction) / fraction if fraction and wall_s else None
-
-    def shown(self) -> dict[str, str]:
-        """Return the numbers as texts, by column."""
-        latest = self.latest
-        fraction = 1.0 if self.state == "done" else latest.get("fraction")
-        return {
-            # Rounded down: 100% is for cells that are done.
-            "%": UNKNOWN if fraction is None else f"{int(100 * fraction)}%",
-            "acc": percent(latest.get("accuracy")),
-            "version": UNKNOWN if latest.get("version") is None else f"v{latest['version']}",
-            "stale": UNKNOWN if latest.get("staleness") is None else f"{latest['staleness']:.1f}",
-            "comms": count(latest.get("communications")),
-            "time": duration(latest.get("virtual_s")),
-            "ETA": "" if self.state == "done" else self._eta(),
-        }
-
-    def _eta(self) -> str:
-        """Write the time to go: at most so long, where reaching the target would end the run earlier."""
-        early = self.latest.get("target") is not None and self.eta_s is not None
-        return ("≤" if early else "") + duration(self.eta_s)
+def numbers_of(run: RunState) -> dict[str, str]:
+    """Return the numbers of a run as texts, by column."""
+    latest, fraction = run.latest, run.fraction
+    return {
+        # Rounded down: 100% is only for runs that are over.
+        "%": UNKNOWN if fraction is None else f"{int(100 * fraction)}%",
+        "acc": percent(latest.get("accuracy")),
+        "version": UNKNOWN if latest.get("version") is None else f"v{latest['version']}",
+        "stale": UNKNOWN if latest.get("staleness") is None else f"{latest['staleness']:.1f}",
+        "comms": count(latest.get("communications")),
+        "time": duration(latest.get("virtual_s")),
+        "ETA": _eta(run),
+    }
 
 
+def total_line(runs: Sequence[RunState], elapsed_s: float, left: TimeLeft | None) -> str:
+    """Return how many runs are done, the time so far and the time left, at most 60 characters."""
+    done = sum(run.state == "done" for run in runs)
+    line = f"{done} of {len(runs)} runs done, {_seconds(elapsed_s)} elapsed"
+    if done == len(runs):
+        return line
+    if left is None:
+        return f"{line}, time left not known yet"
+    return f"{line}, {'at most' if left.at_most else 'about'} {_seconds(left.seconds)} left"
+
+
+@dataclass(frozen=True)
 class Board:
-    """A rich renderable of all the cells, with the columns that the width has room for."""
+    """A rich renderable of all runs, with as many columns as fit."""
 
-    def __init__(self, cells: Sequence[RunState]) -> None:
-        self._cells = cells
+    runs: Sequence[RunState]
+    elapsed_s: float = 0.0
+    left: TimeLeft | None = None
+    final: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        many = len(self._cells) > MANY
-        cells = [c for c in self._cells if c.state == "running"] if many else self._cells
-        if cells:
-            # All the names, so that the columns stay in place when other cells run.
-            yield _table(cells, max(len(cell.name) for cell in self._cells), options)
-        if many:
-            states = [cell.state for cell in self._cells]
-            counts = ", ".join(f"{states.count(s)} {s}" for s in ("running", "waiting", "done"))
-            yield Text(f"  {counts}", style="dim", no_wrap=True, overflow="ellipsis")
+        width = options.max_width - 1  # some terminals wrap when their last column is written
+        many = len(self.runs) > MANY
+        lines = [run for run in self.runs if run.state == "running"] if many else self.runs
+        if lines:
+            # The longest of all names, so that columns stay in place when other runs start.
+            yield _table(lines, max(len(run.name) for run in self.runs), width, options.ascii_only)
+        texts = []
+        if len(self.runs) > 1:
+            texts.append(Text(total_line(self.runs, self.elapsed_s, self.left), style="dim"))
+        alerts = [
+            alert(warning, run.name if len(self.runs) > 1 else "")
+            for run in self.runs
+            for warning in alerts_of(run.latest)
+        ]
+        more = 0 if self.final else len(alerts) - MOST_ALERTS
+        if more > 0:
+            alerts[MOST_ALERTS:] = [alert(f"{more} more")]
+        for text in (*texts, *alerts):
+            yield from text.wrap(console, width)
 
 
-def _table(cells: Sequence[RunState], longest: int, options: ConsoleOptions) -> Table:
-    # One column less than the terminal: some wrap when the last one is written.
-    columns, name_width, bar_width = _layout(longest, options.max_width - 1)
+def _eta(run: RunState) -> str:
+    """Write the time left, with `≤` if the target may end the run earlier, or the outcome."""
+    if run.reached:
+        return "target reached"
+    if run.state == "done":
+        return "done" if run.target is None else "target missed"
+    if run.eta_s == 0:
+        return "saving"  # the budget is used up, and files and figures take a while
+    early = run.may_end_early and run.eta_s is not None
+    return ("≤" if early else "") + duration(run.eta_s)
+
+
+def _table(runs: Sequence[RunState], longest_name: int, width: int, ascii_only: bool) -> Table:
+    name_width, widths = _layout(longest_name, width)
     table = Table.grid(padding=(0, _GAP, 0, 0))
     table.add_column(width=name_width + _TICK, no_wrap=True, overflow="ellipsis")
-    for column in columns:
-        width = bar_width if column == "bar" else _WIDTHS[column]
-        table.add_column(width=width, no_wrap=True, overflow="ellipsis", justify="right")
-    table.add_row("", *("" if column == "bar" else column for column in columns), style="dim")
-    ticks = _ASCII_TICKS if options.ascii_only else _TICKS
-    for cell in cells:
-        shown = cell.shown()
-        if options.ascii_only:
-            shown["ETA"] = shown["ETA"].replace("≤", "<")
-        bar = ProgressBar(
-            total=1.0,
-            completed=1.0 if cell.state == "done" else cell.latest.get("fraction", 0.0),
-            width=bar_width,
-        )
-        short = cut(cell.name, name_width, "~" if options.ascii_only else "…")
-        name = Text(f"{ticks[cell.state]} {short}", style="green" if cell.state == "done" else "")
-        texts = (bar if column == "bar" else Text(shown[column]) for column in columns)
-        table.add_row(name, *texts, style="dim" if cell.state == "waiting" else "")
+    for room in widths.values():
+        table.add_column(width=room, no_wrap=True, overflow="ellipsis", justify="right", vertical="bottom")
+    table.add_row("", *(_HEADS.get(column, column) for column in widths), style="dim")
+    ticks = _ASCII_TICKS if ascii_only else _TICKS
+    for run in runs:
+        texts = numbers_of(run)
+        if widths.get("ETA") != _OUTCOME:
+            texts["ETA"] = texts["ETA"].removeprefix("target ")
+        if ascii_only:
+            texts["ETA"] = texts["ETA"].replace("≤", "<")
+        short = cut(run.name, name_width, "~" if ascii_only else "…")
+        name = Text(f"{ticks[run.state]} {short}", style="green" if run.state == "done" else "")
+        bar = ProgressBar(total=1.0, completed=run.fraction or 0.0, width=widths.get("bar"))
+        cells = (bar if column == "bar" else Text(texts[column]) for column in widths)
+        table.add_row(name, *cells, style="dim" if run.state == "waiting" else "")
     return table
 
 
-def _layout(longest_name: int, width: int) -> tuple[list[str], int, int]:
-    """Return the columns that fit beside the names, and the widths of the names and of the bar."""
+def _layout(longest_name: int, width: int) -> tuple[int, dict[str, int]]:
+    """Return the width of the names, and the widths of the columns that fit beside them."""
     essential = sum(_GAP + _WIDTHS[column] for column in _BY_IMPORTANCE[:3])
     name = min(longest_name, _NAME_MAX, max(width - _TICK - essential, _NAME_MIN))
     room = width - _TICK - name
-    kept: list[str] = []
+    widths = dict(_WIDTHS)
+    kept = []
     for column in _BY_IMPORTANCE:
-        needed = _GAP + (_BAR_MIN if column == "bar" else _WIDTHS[column])
+        needed = _OUTCOME - _WIDTHS["ETA"] if column == "outcome" else _GAP + _WIDTHS[column]
         if needed <= room:
             kept.append(column)
             room -= needed
-    bar = min(_BAR_MIN + room, _BAR_MAX)
-    return [column for column in _AS_SHOWN if column in kept], name, bar
+    if "outcome" in kept:
+        widths["ETA"] = _OUTCOME
+    widths["bar"] = min(_BAR_MIN + room, _BAR_MAX)
+    return name, {column: widths[column] for column in _AS_SHOWN if column in kept}
+
+
+def _seconds(seconds: float) -> str:
+    """Write a duration without tenths: they would flicker."""
+    return f"{seconds:.0f}s" if seconds < 59.5 else duration(seconds)

@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from hiflash.report.alerts import alerts_of
 from hiflash.report.grid import new_table
 from hiflash.report.methods import label
 from hiflash.report.summary import Result
@@ -15,13 +16,15 @@ __all__ = ["run_table"]
 
 
 def run_table(result: Result) -> Table:
-    """Return a summary of one run in two columns."""
+    """Return a summary of one run in two columns; warnings come first."""
     table = new_table(
         f"{label(result['method'])} on {result['data']}, {result['partition']}, seed {result['seed']}"
     )
     table.show_header = False
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
+    for warning in alerts_of(result):
+        table.add_row(Text("warning", style="yellow"), Text(warning, style="yellow"))
     staleness = result["staleness"]
     reached = [
         f"{goal(float(target))} after {count(state['communications'])}"
@@ -52,8 +55,8 @@ def run_table(result: Result) -> Table:
         "digest": result["digest"][:12],
     }
     for name, value in rows.items():
-        if value:  # what a method does not have is not shown
-            # Text, because a name or a reason is shown as it is and not read as markup.
+        if value:  # empty if the method has no such thing
+            # As Text, because rich would read brackets in a reason as markup.
             table.add_row(name, Text(value))
     return table
 
@@ -68,7 +71,7 @@ def _counts(result: Result, *names: str) -> str:
 
 
 def _histogram(counts: Mapping[str, Any]) -> str:
-    """Write the mean and the range of what was granted; a threshold without bound is counted apart."""
+    """Write mean and range of the granted thresholds, and the number of unbounded ones."""
     numbers = {float(text): times for text, times in counts.items() if text != "inf"}
     told = [f"{count(counts['inf'])} unbounded"] if "inf" in counts else []
     if numbers:
