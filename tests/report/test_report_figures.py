@@ -136,6 +136,18 @@ def test_bars_say_what_was_reached_and_by_how_many_seeds(
     ]  # fmt: skip
 
 
+def test_bars_say_seconds_as_their_axis_does(make_result: MakeResult, drawn: list[Figure]) -> None:
+    draw_compare([make_result(every=300)], Path("x"))
+    assert _texts(drawn[TARGETS], 2) == ["3 k"]  # 4 * 300 * 2.5 s, not 50 min
+
+
+def test_a_panel_without_bars_has_no_scale(make_result: MakeResult, drawn: list[Figure]) -> None:
+    draw_compare([make_result(accuracies=(0.3,)), make_result(partition="iid")], Path("x"))
+    empty, full = drawn[TARGETS].axes[0], drawn[TARGETS].axes[4]
+    assert list(empty.get_xticks()) == []
+    assert len(full.get_xticks()) > 1
+
+
 def test_without_a_target_bars_are_the_totals(make_result: MakeResult, drawn: list[Figure]) -> None:
     draw_compare([make_result(target=None, accuracies=(0.1, 0.2))], Path("x"))
     assert _texts(drawn[TARGETS], 0) == ["20"]

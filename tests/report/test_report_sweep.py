@@ -94,6 +94,7 @@ def test_three_settings_are_ranked_bars(cells: list[dict[str, Any]], drawn: list
     labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
     assert labels[-1] == "0.5, 0.1, 1"
     assert [text.get_text() for text in drawn[0].axes[1].texts][-1] == "not reached (best 40.0%)"
+    assert max(drawn[0].axes[0].get_xticks()) == 100
     drawn[0].draw_without_rendering()
 
 

@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
         help="a method with settings of its own; may be given several times",
     )
     command.add_argument(
-        "--agent", metavar="FILE", help="the agent of those whose threshold is one's (cloud.agent)"
+        "--agent", metavar="FILE", help="the agent for methods with cloud.threshold = agent (cloud.agent)"
     )
     command.add_argument("--partitions", help="names with commas, e.g. iid,noniid2,noniid1 (data.partition)")
     cells_options(command)

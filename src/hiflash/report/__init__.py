@@ -1,4 +1,4 @@
-"""Tables, figures and the live view: from results to what people look at.
+"""Tables, figures and the live view: results for people to look at.
 
 May import the vocabulary, core, store, sim and control.
 """

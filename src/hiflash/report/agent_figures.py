@@ -86,7 +86,7 @@ def _draw_boxes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _draw_refusals(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     refused = [100 * np.mean([threshold == REFUSE for threshold in row["thresholds"]]) for row in rows]
-    _draw_bars(axes, refused, "{:.0f} %")
+    _draw_bars(axes, refused, "{:.0f}%")
     axes.yaxis.set_major_formatter(PercentFormatter(decimals=0))
 
 
@@ -107,5 +107,5 @@ def _handles() -> list[Line2D | Patch]:
         Line2D([], [], color=_LINE, linewidth=2, label="median"),
         Line2D([], [], linestyle="", marker="o", mfc="white", mec=INK, label="mean"),
         Line2D([], [], **_DECIDED, label="mean with refusals as -1"),
-        Patch(facecolor=_BOX, edgecolor=INK, label="quartiles, whiskers from 5 % to 95 %"),
+        Patch(facecolor=_BOX, edgecolor=INK, label="quartiles, whiskers from 5% to 95%"),
     ]

@@ -1,4 +1,4 @@
-"""Association strategies as a table and as a figure: divergence, latency, waiting and cluster sizes."""
+"""Association strategies as a table and a figure: divergence, latency, waiting and cluster sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["association_table", "draw_association"]
 
-# Paul Tol's "bright" scheme, as safe for the colour blind as those of the methods.
+# Paul Tol's "bright" scheme, safe for the common kinds of colour blindness.
 _COLOURS = {
     "heterogeneity": "#AA3377",
     "random": "#777777",
@@ -83,7 +83,7 @@ def draw_association(study: Study, stem: Path) -> list[Path]:
         least = [min(row.cluster_sizes) for row in study.rows]
         most = [max(row.cluster_sizes) for row in study.rows]
         texts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(least, most, strict=True)]
-        # Half a client on either side, so that clusters of one size are a bar too.
+        # Half a client on either side, so that clusters of equal size still make a visible bar.
         ends = [a - 0.5 for a in least], [b + 0.5 for b in most]
         _draw_bars(panels[3], _SIZES, study.rows, *ends, texts)
         return save(figure, stem)

@@ -36,9 +36,12 @@ def draw_bars(axes: Axes, bars: Sequence[Bar], x_label: str, unit: Unit) -> None
                 rows = [row] * len(bar.values)
                 axes.plot(bar.values, rows, "o", ms=3.2, color=INK, mec="white", mew=0.5, zorder=3)
             some = "" if len(bar.values) == bar.seeds else f" ({len(bar.values)} of {bar.seeds} seeds)"
-            text = spread(mean, None, unit) + some
+            # Seconds as on the axis, which knows no minutes.
+            text = spread(mean, None, "count" if unit == "seconds" else unit) + some
         write_after(axes, row, at, text, instead=not bar.values)
     name_rows(axes, [bar.name for bar in bars])
     partly = any(0 < len(bar.values) < bar.seeds for bar in bars)
     # Room on the right for the text after the longest bar.
     axes.set_xlim(0, (longest or 1.0) * (1.75 if partly else 1.35))
+    if not longest:
+        axes.set_xticks([])  # a scale without a bar would be made up

@@ -79,7 +79,7 @@ def _curves(parts: Parts, styles: dict[str, Look], target: float | None) -> Figu
         accuracy_axis(row[0], labelled=True)
         _name_part(row[0], part, parts)
     for column, values in zip(grid.T, ends.values(), strict=True):
-        for axes in column:  # the same scale in every row
+        for axes in column:  # one scale for all rows
             log_if_wide(axes, values)
     legend_below(figure, handles)
     return figure
@@ -127,7 +127,7 @@ def _tradeoff(parts: Parts, styles: dict[str, Look], targets: Sequence[float]) -
 
 
 def _draw_tradeoff(axes: Axes, cells: Sequence[Result], look: Look, targets: Sequence[float]) -> list[float]:
-    """Draw one method's line and return its x values."""
+    """Draw the line of one method and return its x values."""
     points: list[tuple[float, float, float, float]] = []
     for target in targets:
         states = [at_target(cell, target) for cell in cells]
@@ -171,7 +171,7 @@ def _latency(parts: Parts, styles: dict[str, Look]) -> Figure:
     first = next(iter(tables.values()))
     if all(table == first for table in tables.values()):
         tables = {next(iter(tables)) if len(tables) == 1 else "all partitions": first}
-    title = _title(parts, "mean over edges at mean resources", _DOTS)
+    title = _title(parts, "latency of edges at mean resources", _DOTS)
     figure = new_figure(9.5, 0.9 + len(tables) * _bars_height(styles), title)
     grid = figure.subplots(len(tables), len(_LATENCIES), squeeze=False, sharey="row")
     for row, (part, table) in zip(grid, tables.items(), strict=True):

@@ -79,7 +79,7 @@ def _chosen(judged: Mapping[str, Any]) -> str:
 
 
 def markdown(told: Told) -> str:
-    """Return everything as a page of Markdown."""
+    """Return verdicts and tables as a page of Markdown."""
     seeds, choice = (", ".join(map(str, told[name])) for name in ("seeds", "choice_seeds"))
     lines = [
         f"# Threshold policies on {told['data']}, {told['partition']}, to {_goal(told)}",

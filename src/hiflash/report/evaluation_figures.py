@@ -50,7 +50,7 @@ def draw_evaluation(told: Told, directory: Path) -> list[Path]:
         paths += save(_costs(told, condition, table, kinds), directory / f"cost-{condition}")
         both = [kind for kind in kinds if all(kind in table.get(policy, {}) for policy in _SIDES)]
         if both:
-            title = f"{_where(told, condition)}: cost relative to the larger"
+            title = f"{_where(told, condition)}: cost relative to the larger of the two"
             figure = _normalised(table, both, title)
             paths += save(figure, directory / f"normalised-{condition}")
     return paths
@@ -72,7 +72,7 @@ def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence
         else "Total cost"
     )
     if any(run["reached"] < run["runs"] for run in told_runs):
-        about += "\n* with runs that ended below the target"
+        about += "\n* some runs ended below the target"
     for axes, kind in zip(row, kinds, strict=True):
         style(axes, about)
         name_panel(axes, f"{kind} resources")

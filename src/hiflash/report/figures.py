@@ -28,7 +28,7 @@ _HALO = (withStroke(linewidth=2.5, foreground="white"),)
 
 
 def draw_run(result: Result, stem: Path) -> list[Path]:
-    """Save a PNG and a PDF of accuracy against communications, client steps and virtual time."""
+    """Save accuracy against communications, steps and virtual time as PNG and PDF; return the paths."""
     title = f"{label(result['method'])} on {result['data']}, {result['partition']}, seed {result['seed']}"
     figure = new_figure(10.5, 3.8, title)
     panels = figure.subplots(1, len(PANELS), sharey=True)

@@ -1,4 +1,4 @@
-"""The look that all tables share, and tables that are never wider than the terminal."""
+"""The look that all tables share, and wide tables split to fit the terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ _GAP = 2
 
 @dataclass
 class Grid:
-    """Rows with names and columns of texts; cut into as many tables as the width asks for."""
+    """A table with a name per row, which splits into several tables if it is too wide."""
 
     title: str
     head: str
     names: Sequence[Text]
     columns: Sequence[tuple[str, Sequence[Text]]]
     caption: str | None = None
-    sections: frozenset[int] = frozenset()  # rows before which there is a gap
-    shortest: int = 14  # names are cut in the middle down to this before columns go to another table
+    sections: frozenset[int] = frozenset()  # rows with a gap above them
+    shortest: int = 14  # names are cut to this length before columns move to another table
 
     def tables(self, width: int) -> list[Table]:
-        """Return tables that fit into the width: names are cut first, then columns go to another table."""
+        """Return tables no wider than the width: names are cut first, then columns move to another table."""
         longest = max(len(text) for text in (self.head, *(name.plain for name in self.names)))
         for parts in range(1, max(len(self.columns), 1) + 1):
             chunks = _split(self.columns, parts)
@@ -58,7 +58,7 @@ class Grid:
 
 
 def cut(name: str, width: int, mark: str = "…") -> str:
-    """Cut the middle out of a long name: names tend to differ at the end."""
+    """Cut a long name in the middle: the ends tell names apart."""
     if len(name) <= width:
         return name
     tail = (width - 1) // 2
@@ -71,14 +71,14 @@ def _width(column: tuple[str, Sequence[Text]]) -> int:
 
 
 def _split(columns: Sequence[Any], count: int) -> list[Sequence[Any]]:
-    """Return the columns in so many parts whose sizes differ by at most one."""
+    """Split the columns into `count` parts of nearly equal size."""
     small, more = divmod(len(columns), count)
     ends = [small * part + min(part, more) for part in range(count + 1)]
     return [columns[start:end] for start, end in pairwise(ends)]
 
 
 def new_table(title: str | None, caption: str | None = None) -> Table:
-    """Return an empty table in the look that all share."""
+    """Return an empty table with the shared look."""
     return Table(
         box=box.SIMPLE_HEAD,
         title=None if title is None else Text(title),
@@ -87,5 +87,5 @@ def new_table(title: str | None, caption: str | None = None) -> Table:
         caption=caption,
         caption_justify="left",
         pad_edge=False,
-        collapse_padding=True,  # all the columns in 80 characters
+        collapse_padding=True,  # to fit more columns into 80 characters
     )

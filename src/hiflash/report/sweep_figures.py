@@ -22,6 +22,8 @@ from hiflash.report.units import goal, percent, spread
 __all__ = ["draw_sweep"]
 
 MOST_BARS = 20
+"""Number of bars in the figure; the files have all points."""
+
 _COLOUR = "#0077BB"
 _MAP = colormaps["viridis"]
 
@@ -174,6 +176,8 @@ def _bars(groups: Groups, keys: list[str], metrics: list[str], target: float | N
             bars.append(Bar(name, _COLOUR, values, len(cells), f"not reached (best {percent(accuracy)})"))
         unit = "count" if scale == 100 else MEASURES[metric].unit
         draw_bars(axes, bars, _axis(metric, target), unit)
+        if scale == 100:
+            axes.set_xticks(range(0, 101, 25))  # and not beyond, where the labels of bars are
     return figure
 
 

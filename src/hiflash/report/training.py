@@ -1,4 +1,4 @@
-"""An agent's training as people see it: live, as a table, and as figures."""
+"""The training of an agent as a live view, a table and figures."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from hiflash.report.agent_figures import draw_threshold_boxes
 from hiflash.report.canvas import INK, MUTED, legend_below, new_figure, save, style
+from hiflash.report.grid import new_table
 
 __all__ = ["TrainingView", "draw_training", "training_table"]
 
@@ -25,7 +26,7 @@ COLORS = {"static": "#0072B2", "fluctuating": "#D55E00"}
 
 
 class TrainingView:
-    """Progress of a training: a bar on a terminal, plain lines in a pipe."""
+    """Progress of the training: a bar on a terminal, plain lines in a pipe."""
 
     def __init__(self, episodes: int, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -51,7 +52,7 @@ class TrainingView:
             self._bar.stop()
 
     def episode(self, row: Mapping[str, Any]) -> None:
-        """Show what came of an episode."""
+        """Show the outcome of an episode."""
         said = said_of(row)
         if self._bar is not None:
             self._bar.update(self._task, completed=row["episode"], said=said)
@@ -61,7 +62,7 @@ class TrainingView:
 
 
 def said_of(row: Mapping[str, Any]) -> str:
-    """Return an episode in words: return, cost, thresholds, and what the last check found."""
+    """Return an episode in words: return, cost, refusals, threshold, exploration and check."""
     counts = {int(threshold): count for threshold, count in row["thresholds"].items()}
     total = sum(counts.values())
     refused = counts.pop(-1, 0) / total
@@ -75,15 +76,15 @@ def said_of(row: Mapping[str, Any]) -> str:
 
 
 def training_table(record: Mapping[str, Any]) -> Table:
-    """Return what the checks found, before and after."""
-    table = Table(title="Total cost in the checks", title_justify="left")
+    """Return the total cost in the checks: of simple policies, and of the agent at its best."""
+    table = new_table("Total cost in the checks")
     for column in ("policy", "mean", "of random", "refused", "median threshold"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     before = [check for check in record["checks"] if not check["episode"]]
     after = min((check for check in record["checks"] if check["episode"]), key=lambda check: check["cost"])
     shown = (*before, after)
     if any(_cut_short(check) for check in shown):
-        table.caption = "* with runs cut short: these count with their cost divided by their progress"
+        table.caption = "* some runs were cut short; each counts with its cost divided by its progress"
     for check in shown:
         granted = sorted(threshold for threshold in check["thresholds"] if threshold >= 0)
         refused = 1 - len(granted) / len(check["thresholds"])
@@ -98,7 +99,7 @@ def training_table(record: Mapping[str, Any]) -> Table:
 
 
 def draw_training(record: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Draw the cost over episodes, and the thresholds that the agent chose on the way."""
+    """Draw the cost over episodes and the thresholds of the checks; return the paths."""
     figure = new_figure(
         8.5, 4.0, "Cost of an agent's runs while it learns, and of checks without exploration"
     )
@@ -125,12 +126,11 @@ def draw_training(record: Mapping[str, Any], folder: Path) -> list[Path]:
         axes.axhline(
             check["cost"], color=MUTED, linestyle=line, linewidth=1, label=f"{check['policy']}, checked"
         )
-    style(axes, "Training episode")
-    axes.set_ylabel("Total cost", color=INK)
+    style(axes, "Training episode", "Total cost")
     axes.set_ylim(bottom=0)
     legend_below(figure, list(axes.get_lines()))
     step = -(-len(trained) // BOXES)
-    rows = [before[0], *trained[::-step][::-1]]  # the last one always, and no more than there is room for
+    rows = [before[0], *trained[::-step][::-1]]  # always the last check, and only as many as fit
     return [*save(figure, folder / "training"), *draw_threshold_boxes(rows, folder / "thresholds")]
 
 

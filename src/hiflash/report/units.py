@@ -24,7 +24,7 @@ def size(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Write seconds as the two leading units, at most seven characters: 4.2s, 12m 05s, 3h 20m, 2d 04h."""
+    """Write seconds in their two largest units, at most seven characters: 4.2s, 12m 05s, 3h 20m, 2d 04h."""
     if seconds is None or not isfinite(seconds):
         return UNKNOWN
     if seconds < _MINUTE - 0.05:
@@ -49,7 +49,7 @@ def goal(target: float) -> str:
 
 
 def spread(mean: float | None, deviation: float | None, unit: Unit) -> str:
-    """Write a mean and its deviation in one unit, with three digits of the mean.
+    """Write a mean and its deviation in the same unit, the mean with three digits.
 
     >>> spread(1960, 120, "count"), spread(1960, None, "count"), spread(0.91, 0.014, "share")
     ('1.96±0.12 k', '1.96 k', '91.0±1.4%')
@@ -62,7 +62,7 @@ def spread(mean: float | None, deviation: float | None, unit: Unit) -> str:
     number = f"{mean / scale:.{digits}f}"
     if deviation is not None:
         return f"{number}±{deviation / scale:.{digits}f}{suffix}"
-    # An exact 290 is not 290.0, and a lone 2 has no digits to lose.
+    # Without a deviation, trailing zeros would only pretend to be digits: 290, not 290.0.
     return f"{mean / scale:.3g}{suffix}" if unit != "share" else f"{number}{suffix}"
 
 
@@ -83,7 +83,7 @@ def _scaled(value: float | None, suffixes: tuple[str, ...]) -> str:
     if value is None or not isfinite(value):
         return UNKNOWN
     scaled, step = float(value), 0
-    # 999.5 is where three digits would round up to 1000 and print as 1e+03.
+    # From 999.5 on, three digits round up to 1000, which prints as 1e+03.
     while abs(scaled) >= 999.5 and step < len(suffixes) - 1:
         scaled, step = scaled / 1000, step + 1
     digits = f"{scaled:.3g}" if abs(scaled) < 999.5 else f"{scaled:.0f}"
