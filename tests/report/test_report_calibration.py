@@ -122,6 +122,14 @@ def test_the_table_marks_what_missed_the_bar_and_fits(report: tuple[Any, ...]) -
     assert "rank correlation: communications 1.00, total cost 1.00" in text
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_column_of_a_split_table_says_what_it_measures(report: tuple[Any, ...], width: int) -> None:
+    for table in calibration_tables(report[0], width):
+        for column in table.columns[1:]:
+            assert len(str(column.header).splitlines()) > 1
+            assert str(column.header).strip() == str(column.header)
+
+
 def test_the_figure_is_drawn(report: tuple[Any, ...], tmp_path: Path) -> None:
     paths = draw_calibration("title", *report, tmp_path / "one")
     assert [path.name for path in paths] == ["one.png", "one.pdf"]

@@ -182,6 +182,17 @@ def test_variants_of_one_method_are_apart(make_result: MakeResult, drawn: list[F
     assert len({line.get_color() for line in lines if line.get_label()[0] == "_"}) >= 3
 
 
+def test_the_legend_fits_into_a_narrow_figure(make_result: MakeResult, drawn: list[Figure]) -> None:
+    labels = ("fedavg", "hierfavg", "hifl", "hiflash", "hifl+delta+aware+momentum")
+    draw_compare([make_result(label=label) for label in labels], Path("x"))
+    for figure in drawn:
+        figure.draw_without_rendering()
+        for legend in figure.legends:
+            assert len(legend.get_texts()) == 6
+            assert legend.get_window_extent().x0 >= 0
+            assert legend.get_window_extent().x1 <= figure.bbox.width
+
+
 def test_the_tradeoff_goes_through_targets_that_all_seeds_reached_to_the_best(
     make_result: MakeResult, drawn: list[Figure]
 ) -> None:

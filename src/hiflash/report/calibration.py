@@ -64,14 +64,14 @@ def calibration_tables(report: Mapping[str, Any], width: int) -> list[Table]:
     rows = report["policies"]
     columns: list[tuple[str, list[Text]]] = []
     for name in MEASURED:
-        cells, unit = [row[name] for row in rows], MEASURES[name].unit
-        columns.append(
-            (f"{MEASURES[name].words}\nreal", [Text(spread(c["real"], c["real_std"], unit)) for c in cells])
-        )
-        columns.append(("\nsurrogate", [Text(spread(c["surrogate"], None, unit)) for c in cells]))
-        columns.append(("\noff by", [_error(c, judged=name in JUDGED) for c in cells]))
-    columns.append(("reached\nreal", [Text(f"{row['reached_real']:.0%}") for row in rows]))
-    columns.append(("\nsurrogate", [Text(f"{row['reached_surrogate']:.0%}") for row in rows]))
+        head, unit = MEASURES[name].head, MEASURES[name].unit
+        cells = [row[name] for row in rows]
+        # Every head is complete: a narrow terminal has these columns in different tables.
+        columns.append((f"{head}\nreal", [Text(spread(c["real"], c["real_std"], unit)) for c in cells]))
+        columns.append((f"{head}\nsurrogate", [Text(spread(c["surrogate"], None, unit)) for c in cells]))
+        columns.append((f"{head}\noff by", [_error(c, judged=name in JUDGED) for c in cells]))
+    for side in ("real", "surrogate"):
+        columns.append((f"reached\n{side}", [Text(f"{row[f'reached_{side}']:.0%}") for row in rows]))
     columns.append(("share\noff by", [Text(f"{100 * row['largest_share_difference']:.1f}") for row in rows]))
     ranks = ", ".join(
         f"{MEASURES[name].words} {'-' if value is None else f'{value:.2f}'}"

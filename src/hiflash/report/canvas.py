@@ -114,16 +114,19 @@ def write_after(axes: Axes, row: int, end: float, text: str, *, instead: bool = 
 
 
 def legend_below(figure: Figure, handles: Sequence[Line2D | Patch]) -> None:
-    """Put one legend for all panels under them, in even rows of at most six."""
-    rows = max(-(-len(handles) // 6), 1)
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=max(-(-len(handles) // rows), 1),
-        frameon=False,
-        fontsize=FONT,
-        labelcolor=INK,
-    )
+    """Put one legend for all panels under them, in as few even rows as fit and at most six entries each."""
+    for rows in range(max(-(-len(handles) // 6), 1), max(len(handles), 1) + 1):
+        legend = figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=max(-(-len(handles) // rows), 1),
+            frameon=False,
+            fontsize=FONT,
+            labelcolor=INK,
+        )
+        if legend.get_window_extent().width <= figure.bbox.width or rows >= len(handles):
+            return
+        legend.remove()
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
