@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["ConfigError", "DataError", "HiFlashError", "Paused", "ProtocolError", "RunError"]
+__all__ = [
+    "ConfigError",
+    "DamageError",
+    "DataError",
+    "HiFlashError",
+    "Paused",
+    "ProtocolError",
+    "RunError",
+    "StorageError",
+]
 
 
 class HiFlashError(Exception):
@@ -23,6 +32,21 @@ class DataError(HiFlashError):
 
 class RunError(HiFlashError):
     """A run directory that cannot be created, read or resumed."""
+
+
+class StorageError(RunError):
+    """A file that cannot be written: a full disk, a size limit, a read-only folder.
+
+    `what` names file, reason and remedy; `then` says how to go on afterwards, if the raiser knows.
+    """
+
+    def __init__(self, what: str, then: str = "") -> None:
+        self.what, self.then = what, then
+        super().__init__(f"{what}, then {then}" if then else what)
+
+
+class DamageError(RunError):
+    """A saved file with other bytes than HiFlash wrote: flipped, cut off, zeroed, edited."""
 
 
 class ProtocolError(HiFlashError):

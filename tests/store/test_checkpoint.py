@@ -10,6 +10,7 @@ from hiflash.errors import RunError
 from hiflash.execute.executor import PendingModel
 from hiflash.messages import Assignment, Slot
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
+from hiflash.store.checksums import arrays_sha256
 
 
 def test_every_kind_of_value_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -55,15 +56,16 @@ def test_bytes_that_are_no_checkpoint_are_refused(content: bytes, tmp_path: Path
 def test_a_checkpoint_can_only_build_listed_types(tmp_path: Path) -> None:
     from safetensors.numpy import save
 
-    for state in (
-        '{"shared":[],"state":{"type":"Path","fields":{}}}',
-        '{"shared":[],"state":{"type":"Slot","fields":{"evil":1}}}',
-        '{"shared":[],"state":{"array":"nowhere"}}',
-        "[1]",
-        "{",
+    for state, said in (
+        ('{"shared":[],"state":{"type":"Path","fields":{}}}', "'Path'"),
+        ('{"shared":[],"state":{"type":"Slot","fields":{"evil":1}}}', "'evil'"),
+        ('{"shared":[],"state":{"array":"nowhere"}}', "'nowhere'"),
+        ("[1]", "list indices"),
+        ("{", "Expecting property name"),
     ):
-        (tmp_path / "c").write_bytes(save({}, metadata={"format": "1", "state": state}))
-        with pytest.raises(RunError, match="damaged"):
+        metadata = {"format": "2", "state": state, "sha256": arrays_sha256(state, {})}
+        (tmp_path / "c").write_bytes(save({}, metadata=metadata))
+        with pytest.raises(RunError, match=rf"damaged \(.*{said}"):
             load_checkpoint(tmp_path / "c")
 
 
@@ -71,7 +73,7 @@ def test_a_checkpoint_of_another_format_says_so(tmp_path: Path) -> None:
     from safetensors.numpy import save
 
     (tmp_path / "c").write_bytes(save({}, metadata={"format": "99", "state": "{}"}))
-    with pytest.raises(RunError, match="format 99, this version reads 1"):
+    with pytest.raises(RunError, match="format 99, this version reads 2"):
         load_checkpoint(tmp_path / "c")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hiflash.errors import StorageError
 from hiflash.store.files import remove_leftovers, replacing, write_atomic
 
 
@@ -40,7 +41,7 @@ def test_a_failed_save_leaves_the_old_content_and_no_other_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, failing, fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(StorageError, match="file cannot be written: No space left on device; make room"):
         write_atomic(tmp_path / "file", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "old"

@@ -243,7 +243,7 @@ def test_a_run_directory_holds_everything(run_tiny: Run, tmp_path: Path) -> None
     result = run_tiny(directory=tmp_path / "run")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         "config.toml", "events.jsonl", "result.json", "model.safetensors", "checkpoint.safetensors",
-        "figure.png", "figure.pdf",
+        "figure.png", "figure.pdf", "SHA256SUMS",
     }  # fmt: skip
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == json.loads(
         json.dumps(result.to_dict())
@@ -353,6 +353,9 @@ def test_resuming_with_another_trainer_is_refused(run_tiny: Run, resume_tiny: Ru
         run_tiny(directory=tmp_path / "run", pause=lambda: True, trainer="torch")
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text().replace('trainer = "torch"', 'trainer = "native"'))
+    with pytest.raises(RunError, match=r"config\.toml is damaged: SHA256SUMS has another checksum"):
+        resume_tiny(tmp_path / "run")
+    (tmp_path / "run" / "SHA256SUMS").write_text("")  # the way out for a change that is meant
     with pytest.raises(RunError, match=r"begun with (config|trainer)"):
         resume_tiny(tmp_path / "run")
 

@@ -26,9 +26,11 @@ from hiflash.cli import (
 )
 from hiflash.cli.common import PAUSED
 from hiflash.cli.words import split
-from hiflash.errors import HiFlashError, Paused
+from hiflash.errors import HiFlashError, Paused, StorageError
 
 __all__ = ["main"]
+
+SAME = "give the same command again"
 
 # Each has `add`, which gives the command its options and what it calls.
 COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data)
@@ -37,6 +39,22 @@ COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_age
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 2 for bad input, 130 for an interruption."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if sys.stdout is None:  # closed: `hiflash run >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # until the end
+    options = argparse.Namespace(then=SAME)  # how to go on after an error; a command may know better
+    try:
+        code = _call(words, options)
+    except SystemExit as ended:  # of --help and --version, which may have been printed to a full disk too
+        if not _flush_stdout(options.then):
+            return 2
+        if ended.code == 1:  # rich ends so when the reader of a pipe went away
+            return 0
+        raise
+    return code if _flush_stdout(options.then) else code or 2
+
+
+def _call(words: list[str], options: argparse.Namespace) -> int:
+    """Call the command and return its exit code; an error of the user or of the disk is one line."""
     parser, commands = _parser()
     try:
         settings: dict[str, Any] = {}
@@ -44,22 +62,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
         takes_settings = chosen is not None and chosen.get_default("takes_settings")
         if chosen is not None and takes_settings:
             words, settings = split(words, chosen)
-        options = parser.parse_args(words)
+        parser.parse_args(words, options)
         if chosen is not None and takes_settings and options.help_keys:
             _print_help(chosen)
             return 0
         options.settings = settings
         return int(options.call(options))
+    except StorageError as error:
+        _say(f"{error.what}, then {error.then or options.then}")
+        return 2
     except HiFlashError as error:
-        for line in str(error).splitlines():
-            print(f"error: {line}", file=sys.stderr)
+        _say(str(error))
         return 2
     except Paused as paused:
         print(paused, file=sys.stderr)
         return PAUSED
     except BrokenPipeError:  # the reader of a pipe went away: `hiflash data list | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         return 0
+    except OSError as error:
+        from hiflash.store.files import remedy
+
+        if remedy(error) is None:
+            raise
+        if error.filename is None:  # not a file: those have names
+            _lost_stdout(error, options.then)
+        else:
+            _say(f"{error.filename}: {error.strerror}; {remedy(error)}, then {options.then}")
+        return 2
+
+
+def _say(text: str) -> None:
+    for line in text.splitlines():
+        print(f"error: {line}", file=sys.stderr)
+
+
+def _flush_stdout(then: str) -> bool:
+    """Write out what was printed and return whether that went well; at exit it is too late for an error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+    except OSError as error:
+        _lost_stdout(error, then)
+        return False
+    return True
+
+
+def _lost_stdout(error: OSError, then: str) -> None:
+    _drop_stdout()
+    _say(f"the standard output cannot be written: {error.strerror}; send it elsewhere, then {then}")
+
+
+def _drop_stdout() -> None:
+    """Let nobody be disturbed any more by what cannot be printed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:

@@ -36,6 +36,7 @@ def _associate(options: argparse.Namespace) -> int:
     from hiflash.config import Config
     from hiflash.config.settings import read_settings
     from hiflash.report.association import association_table
+    from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
     from hiflash.study.associate import SWEPT, associate, parse_sweep
     from hiflash.study.cells import listed
@@ -47,6 +48,7 @@ def _associate(options: argparse.Namespace) -> int:
     sweep = parse_sweep(options.sweep) if options.sweep else ()
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
     folder = Path(options.runs) / name
+    check_writable(folder)
     try:
         with Progress(
             *Progress.get_default_columns()[:3],

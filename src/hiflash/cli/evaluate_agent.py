@@ -47,6 +47,7 @@ def add(commands: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
+    from hiflash.store.files import check_writable
     from hiflash.study.policies import plan
     from hiflash.study.run_cells import read_cells
 
@@ -63,6 +64,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         choice_seeds=None if options.choice_seeds is None else _list_of_seeds(options.choice_seeds),
     )
     folder = Path(options.runs) / (options.name or f"evaluate-{wanted.cells[0].config.data.name}")
+    check_writable(folder)
     if options.finished:
         cells = [cell for cell in wanted.cells if (folder / cell.name / "result.json").is_file()]
         if not cells:

@@ -28,6 +28,7 @@ def add(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from hiflash.config import Config
     from hiflash.report.live import LiveView
+    from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
     from hiflash.study.run import resume, run
 
@@ -44,6 +45,8 @@ def _run(options: argparse.Namespace) -> int:
         config = Config.load(options.config, options.settings)
         name = check_name(options.name or _free_name(Path(options.runs), config))
         path = Path(options.runs) / name
+        check_writable(path)
+    options.then = f"go on with: hiflash run --resume {path}"
     with LiveView([name]) as view:
         common: dict[str, Any] = {
             "progress": lambda status: view.progress(name, status),

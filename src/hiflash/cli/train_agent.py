@@ -47,11 +47,13 @@ def _train(options: argparse.Namespace) -> int:
     from hiflash.config.settings import hiflash_settings
     from hiflash.control.train import Training, TrainingSettings
     from hiflash.report.training import TrainingView, draw_training, training_table
+    from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
 
     config = Config.load(None, hiflash_settings(options.config, options.settings))
     name = check_name(options.name or f"agent-{config.data.name}-{config.federation.association}")
     folder = Path(options.runs) / name
+    check_writable(folder)
     settings = TrainingSettings(
         episodes=options.episodes,
         network=options.network,

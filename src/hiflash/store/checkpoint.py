@@ -1,8 +1,9 @@
 """A simulation's whole state as one safetensors file: arrays as tensors, the rest as JSON. No pickle.
 
 Only messages and types marked with `core.state.record` can be read back, so a file cannot make this code
-build anything else. What several places share (the model that ten leases started from, the promise that
-all tasks of an edge round build on) is stored once and is shared again after reading.
+build anything else; a checksum over arrays and JSON says whether they are what was written. What several
+places share (the model that ten leases started from, the promise that all tasks of an edge round build on)
+is stored once and is shared again after reading.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import numpy as np
 
 from hiflash import messages
 from hiflash.core.state import RECORDS, SHARED
-from hiflash.errors import RunError
+from hiflash.errors import DamageError, RunError
+from hiflash.store.checksums import arrays_sha256
 from hiflash.store.files import write_atomic
 
 __all__ = ["FORMAT", "load_checkpoint", "save_checkpoint"]
 
-FORMAT = 1
+FORMAT = 2
 
 MESSAGES = {name: getattr(messages, name) for name in messages.__all__ if name not in ("Model", "Weights")}
 
@@ -67,7 +69,8 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
     body = encode(state)
     text = json.dumps({"shared": shared, "state": body}, separators=(",", ":"))
-    write_atomic(path, save(arrays, metadata={"format": str(FORMAT), "state": text}))
+    metadata = {"format": str(FORMAT), "state": text, "sha256": arrays_sha256(text, arrays)}
+    write_atomic(path, save(arrays, metadata=metadata))
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -83,9 +86,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
                 f"{path} has checkpoint format {metadata.get('format')}, this version reads {FORMAT}; "
                 "finish the run with the version that began it"
             )
+        if metadata["sha256"] != arrays_sha256(metadata["state"], arrays):
+            raise ValueError("its checksum is another")  # noqa: TRY301  # said below
         state: dict[str, Any] = _decode(json.loads(metadata["state"]), arrays)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is damaged ({error}); remove its folder and run again") from error
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamageError(f"{path} is damaged ({error}); remove its folder and run again") from error
     return state
 
 

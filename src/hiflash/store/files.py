@@ -2,33 +2,82 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-__all__ = ["remove_leftovers", "replacing", "write_atomic"]
+from hiflash.errors import RunError, StorageError
+
+__all__ = ["check_writable", "remedy", "remove_leftovers", "replacing", "storing", "write_atomic"]
+
+PROBE_BYTES = 4096  # one block: a full disk refuses it too
+
+REMEDIES = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room within the quota",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.EROFS: "make it writable",
+    errno.EACCES: "make it writable",
+    errno.EPERM: "make it writable",
+    errno.EIO: "check the disk",
+}
+
+
+def remedy(error: OSError) -> str | None:
+    """Return what helps against an error of the disk, None if it is an error of another kind."""
+    return REMEDIES.get(error.errno or 0)
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Say which file could not be written, why, and what helps."""
+    try:
+        yield
+    except OSError as error:
+        helps = remedy(error) or "see that its folder is there and writable"
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}; {helps}") from error
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path beside `path` that durably takes its place on success and is removed on failure."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        yield temporary
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            _sync(temporary)
+            os.replace(temporary, path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
     """Replace the content of a file; whatever happens, the old or the new content is there."""
     with replacing(path) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def check_writable(folder: Path) -> None:
+    """Say before anything is computed that a folder cannot be written; leaves nothing behind."""
+    try:
+        there = folder
+        while not there.exists():
+            there = there.parent
+        probe = there / f".{uuid4().hex}.tmp"
+        try:
+            probe.write_bytes(bytes(PROBE_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        helps = f"{remedy(error)}, or " if remedy(error) else ""
+        raise RunError(
+            f"{folder} cannot be written: {error.strerror or error}; {helps}choose another --runs"
+        ) from error
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from hiflash.errors import RunError
+from hiflash.errors import DamageError, RunError, StorageError
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
-from hiflash.store.files import remove_leftovers, write_atomic
+from hiflash.store.checksums import check_file, file_sha256, write_sums
+from hiflash.store.files import remedy, remove_leftovers, storing, write_atomic
 
-__all__ = ["RunDirectory", "check_name", "claimed"]
+__all__ = ["RunDirectory", "check_config", "check_name", "claimed", "is_finished", "read_result_file"]
 
 LOCK = ".lock"
+CHUNK = 8192  # bytes of events that are hashed and written at once
+BLOCK = 2**20  # bytes read at once
+
+REMAKE = "remove it, and resuming the run makes it again"
 
 
 def check_name(name: str) -> str:
@@ -31,6 +37,33 @@ def check_name(name: str) -> str:
     return name
 
 
+def is_finished(path: Path) -> bool:
+    """Return whether a run directory has a result."""
+    return (path / "result.json").is_file()
+
+
+def read_result_file(path: Path) -> dict[str, Any]:
+    """Return what `result.json` of a finished run holds, or say that it is damaged."""
+    file = path / "result.json"
+    check_file(path, file.name, REMAKE)
+    try:
+        numbers = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamageError(f"{file} is damaged ({error}); {REMAKE}") from error
+    if not isinstance(numbers, dict):
+        raise DamageError(f"{file} is damaged (it holds no object); {REMAKE}")
+    return numbers
+
+
+def check_config(path: Path) -> None:
+    """Refuse a configuration that is not the one its run began with."""
+    check_file(
+        path,
+        "config.toml",
+        "put it back as it was, or remove its line there if the change is meant, or remove the folder",
+    )
+
+
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
     """Keep others out of a folder, which is made if need be and goes again if nothing was written."""
@@ -38,7 +71,8 @@ def claimed(path: Path) -> Iterator[None]:
         path.mkdir(parents=True, exist_ok=True)
         file = open(path / LOCK, "ab")  # noqa: SIM115  # closed below
     except OSError as error:
-        raise RunError(f"{path} cannot be written: {error.strerror}; choose another --runs") from None
+        helps = f"{remedy(error)}, or " if remedy(error) else ""
+        raise RunError(f"{path} cannot be written: {error.strerror}; {helps}choose another --runs") from None
     _lock(file, path)
     try:
         remove_leftovers(path)
@@ -52,14 +86,21 @@ def claimed(path: Path) -> Iterator[None]:
 class RunDirectory:
     """Files of one run. `events.jsonl` grows; everything else is replaced whole.
 
-    The checkpoint holds how long `events.jsonl` was, and resuming cuts it there: what is in the file
-    is always exactly what the state has seen.
+    The checkpoint holds length and checksum of `events.jsonl`, and resuming cuts it there: what is in the
+    file is always exactly what the state has seen.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._events = open(path / "events.jsonl", "ab")  # noqa: SIM115  # closed by close()
+        self._file = path / "events.jsonl"
+        with storing(self._file):
+            # Without a buffer: what a full disk has refused must not be tried again when it is closed.
+            self._events = open(self._file, "ab", buffering=0)  # noqa: SIM115  # closed by close()
         _lock(self._events, path)
+        self._length = 0
+        self._hash = hashlib.sha256()
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
 
     @classmethod
     def create(cls, path: Path, config_toml: str) -> RunDirectory:
@@ -73,9 +114,13 @@ class RunDirectory:
                 f"{path} exists already; resume it (--resume {path}) or choose another --name"
             ) from None
         except OSError as error:
-            raise RunError(f"{path} cannot be created: {error.strerror}; choose another --runs") from None
+            helps = f"{remedy(error)}, or " if remedy(error) else ""
+            raise RunError(
+                f"{path} cannot be created: {error.strerror}; {helps}choose another --runs"
+            ) from None
         try:
             write_atomic(path / "config.toml", config_toml)
+            write_sums(path, {"config.toml": file_sha256(path / "config.toml")})
             return cls(path)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
@@ -88,58 +133,101 @@ class RunDirectory:
             raise RunError(
                 f"{path} is not a run directory: it has no config.toml; `--resume` takes runs/NAME"
             )
+        check_config(path)
         folder = cls(path)
         remove_leftovers(path)  # the lock says that nobody else is writing here
         return folder
 
-    @property
-    def finished(self) -> bool:
-        """Return whether the run has a result."""
-        return (self.path / "result.json").is_file()
-
     def log(self, now: float, kind: str, row: Mapping[str, Any]) -> None:
         """Append an event."""
         line = json.dumps({"t": now, "event": kind, **row}, separators=(",", ":"))
-        self._events.write(line.encode() + b"\n")
+        self._pending.append(line.encode() + b"\n")
+        self._pending_bytes += len(line)
+        if self._pending_bytes >= CHUNK:
+            with self._resumable():
+                self._write_events()
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Write a checkpoint that matches the events written so far."""
-        self._sync_events()
-        save_checkpoint(self.path / "checkpoint.safetensors", {**state, "events_bytes": self._events.tell()})
+        with self._resumable():
+            self._sync_events()
+            events = {"events_bytes": self._length, "events_sha256": self._hash.hexdigest()}
+            save_checkpoint(self.path / "checkpoint.safetensors", {**state, **events})
 
     def load(self) -> dict[str, Any] | None:
         """Return the last checkpoint and cut the events to where it was made; None if there is none yet."""
-        if not (self.path / "checkpoint.safetensors").exists():
-            self._events.truncate(0)
-            return None
-        state = load_checkpoint(self.path / "checkpoint.safetensors")
-        length = (self.path / "events.jsonl").stat().st_size
-        if length < state["events_bytes"]:
-            raise RunError(
-                f"{self.path}/events.jsonl is shorter than its checkpoint says; it cannot be resumed"
-            )
-        self._events.truncate(state["events_bytes"])
-        self._events.seek(0, os.SEEK_END)
+        state = None
+        if (self.path / "checkpoint.safetensors").exists():
+            state = load_checkpoint(self.path / "checkpoint.safetensors")
+            self._check_events(state["events_bytes"], state["events_sha256"])
+        with self._resumable(), storing(self._file):
+            self._events.truncate(self._length)
         return state
-
-    def result(self) -> dict[str, Any]:
-        """Return the result of a finished run."""
-        return json.loads((self.path / "result.json").read_bytes())  # type: ignore[no-any-return]
 
     def finish(self, result: Mapping[str, Any], model: bytes | None) -> None:
         """Write the model, if any, and last of all the result, which says that everything else is there."""
-        self._sync_events()
-        if model is not None:
-            write_atomic(self.path / "model.safetensors", model)
-        write_atomic(self.path / "result.json", json.dumps(result, indent=1) + "\n")
+        text = json.dumps(result, indent=1) + "\n"
+        with self._resumable():
+            self._sync_events()
+            sums = {
+                "config.toml": file_sha256(self.path / "config.toml"),
+                "events.jsonl": self._hash.hexdigest(),
+                "result.json": hashlib.sha256(text.encode()).hexdigest(),
+            }
+            if model is not None:
+                write_atomic(self.path / "model.safetensors", model)
+                sums["model.safetensors"] = hashlib.sha256(model).hexdigest()
+            write_sums(self.path, sums)
+            write_atomic(self.path / "result.json", text)
 
     def close(self) -> None:
-        """Flush and release the directory."""
+        """Write what is left and release the directory."""
+        with suppress(StorageError):  # beyond the last checkpoint: resuming makes these events again
+            self._write_events()
         self._events.close()
 
+    @contextmanager
+    def _resumable(self) -> Iterator[None]:
+        """Add to an error of the disk how to go on."""
+        try:
+            yield
+        except StorageError as error:
+            raise StorageError(error.what, f"go on with: hiflash run --resume {self.path}") from error
+
+    def _write_events(self) -> None:
+        data = b"".join(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        with storing(self._file):
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[self._events.write(left) :]
+            except OSError:
+                self._events.truncate(self._length)  # no half of a line
+                raise
+        self._hash.update(data)
+        self._length += len(data)
+
     def _sync_events(self) -> None:
-        self._events.flush()
-        os.fsync(self._events.fileno())
+        self._write_events()
+        with storing(self._file):
+            os.fsync(self._events.fileno())
+
+    def _check_events(self, length: int, expected: str) -> None:
+        """Hash the events up to a checkpoint, and refuse others than the run wrote."""
+        with self._file.open("rb") as file:
+            while self._length < length:
+                block = file.read(min(BLOCK, length - self._length))
+                if not block:
+                    break
+                self._hash.update(block)
+                self._length += len(block)
+        if self._hash.hexdigest() != expected:
+            raise DamageError(
+                f"{self._file} is damaged: its first {length} bytes are not those that the checkpoint was "
+                "made with; remove its folder and run again"
+            )
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

@@ -14,7 +14,8 @@ from hiflash.errors import Paused, RunError
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.result import Result
 from hiflash.sim.session import Goals, Hooks, Session
-from hiflash.store.run_directory import RunDirectory, check_name
+from hiflash.store.run_directory import RunDirectory, check_name, is_finished
+from hiflash.study.saved import read_result
 from hiflash.weights import digest, to_bytes
 
 if TYPE_CHECKING:
@@ -80,10 +81,10 @@ def resume(
 
     Workers and executor may be others than before.
     """
+    if is_finished(Path(directory)):
+        return read_result(Path(directory))
     folder = RunDirectory.open(Path(directory))
     try:
-        if folder.finished:
-            return Result.from_dict(folder.result(), path=folder.path)
         given = {"workers": workers, "executor": executor, "ray.address": ray_address}
         overrides = {key: value for key, value in given.items() if value is not None}
         config = Config.load(folder.path / "config.toml", overrides)

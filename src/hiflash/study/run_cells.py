@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -15,14 +14,18 @@ from typing import Any
 
 from hiflash.agents import acting_agent
 from hiflash.config import Config
-from hiflash.errors import HiFlashError, Paused, RunError
+from hiflash.errors import ConfigError, DamageError, HiFlashError, Paused, RunError, StorageError
 from hiflash.methods.registry import registered
 from hiflash.sim.result import Result
-from hiflash.store.run_directory import RunDirectory, check_name
+from hiflash.store.files import check_writable, remedy
+from hiflash.store.run_directory import check_config, check_name, is_finished
 from hiflash.study.cells import Cell, Watcher
 from hiflash.study.run import resume, run
+from hiflash.study.saved import read_result
 
 __all__ = ["check_agent", "read_cells", "run_cells"]
+
+GO_ON = "give the same command again"
 
 
 def run_cells(
@@ -37,23 +40,58 @@ def run_cells(
     """Return the results of all cells, in their order.
 
     With a `directory` every cell is saved there: calling again goes on with what was interrupted and does
-    not repeat what is finished. More than one process needs a `directory` and data that the configuration
+    not repeat what is finished. A cell with damaged files does not keep the others from running, and is an
+    error at the end. More than one process needs a `directory` and data that the configuration
     names; `own` data, models or parts, and registered methods, stay in this process.
     """
     watcher, pause = watcher or Watcher(), pause or (lambda: False)
     own = {name: value for name, value in (own or {}).items() if value is not None}
     folder = None if directory is None else Path(directory)
+    damaged = _Damaged()
     if folder is not None:
         check_name(folder.name)
+        check_writable(folder)
         for cell in cells:
-            _check_reusable(folder / cell.name, cell)
+            with damaged.noted(cell):
+                _check_reusable(folder / cell.name, cell)
     common = cells[0].config
     wanted = common.ray.address if common.executor == "ray" else None
     with _connected_to_ray(wanted, common.workers) as ray_address:
         # Other processes know neither a user's own objects nor what was registered here.
         if processes > 1 and folder is not None and not own and not registered():
-            return _Processes(cells, folder, processes, watcher, pause, ray_address).run()
-        return [_run_here(cell, folder, watcher, pause, own) for cell in cells]
+            results = _Processes(cells, folder, processes, watcher, pause, ray_address, damaged).run()
+        else:
+            results = {}
+            for cell in damaged.others(cells):
+                with damaged.noted(cell):
+                    results[cell.name] = _run_here(cell, folder, watcher, pause, own)
+    damaged.check()
+    return [results[cell.name] for cell in cells]
+
+
+class _Damaged:
+    """Cells with damaged files: noted while the others run, an error at the end."""
+
+    def __init__(self) -> None:
+        self.problems: dict[str, str] = {}
+
+    @contextmanager
+    def noted(self, cell: Cell) -> Iterator[None]:
+        """Take note of damage instead of stopping everything."""
+        try:
+            yield
+        except DamageError as error:
+            self.problems[cell.name] = str(error)
+
+    def others(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Return the cells without damage."""
+        return [cell for cell in cells if cell.name not in self.problems]
+
+    def check(self) -> None:
+        """Say what is damaged and how to repeat it, if anything is."""
+        if self.problems:
+            told = [f"{name}: {problem}" for name, problem in self.problems.items()]
+            raise DamageError("\n".join([*told, f"all other cells are finished; mend these and {GO_ON}"]))
 
 
 @contextmanager
@@ -76,11 +114,12 @@ def _connected_to_ray(address: str | None, workers: int) -> Iterator[str | None]
 
 def read_cells(cells: Sequence[Cell], folder: Path) -> list[Result]:
     """Return the results of cells that are finished, whatever has become of their agents since."""
-    results = []
+    results, damaged = [], _Damaged()
     for cell in cells:
-        _check_settings(folder / cell.name, cell)
-        numbers = json.loads((folder / cell.name / "result.json").read_bytes())
-        results.append(Result.from_dict(numbers, path=folder / cell.name))
+        with damaged.noted(cell):
+            _check_settings(folder / cell.name, cell)
+            results.append(read_result(folder / cell.name))
+    damaged.check()
     return results
 
 
@@ -89,15 +128,17 @@ def _check_reusable(path: Path, cell: Cell) -> None:
     if not (path / "config.toml").is_file():
         return
     _check_settings(path, cell)
+    if is_finished(path):  # found out now, not after hours of other cells
+        read_result(path)
     check_agent(path, cell)
 
 
 def check_agent(path: Path, cell: Cell) -> None:
     """Refuse a finished run whose thresholds another agent chose than the one that would choose them now."""
-    agent, file = acting_agent(cell.config), path / "result.json"
-    if agent is None or not file.is_file():  # a run that is not finished finds out when it goes on
+    agent = acting_agent(cell.config)
+    if agent is None or not is_finished(path):  # a run that is not finished finds out when it goes on
         return
-    was = json.loads(file.read_bytes()).get("agent") or "unknown"
+    was = read_result(path).agent or "unknown"
     if was != agent.digest:
         raise RunError(
             f"{path} was run with another agent ({was[:12]}) than {cell.config.cloud.agent} is now "
@@ -106,7 +147,13 @@ def check_agent(path: Path, cell: Cell) -> None:
 
 
 def _check_settings(path: Path, cell: Cell) -> None:
-    there = Config.load(path / "config.toml")
+    check_config(path)
+    try:
+        there = Config.load(path / "config.toml")
+    except ConfigError as error:
+        raise DamageError(
+            f"{path / 'config.toml'} is damaged ({error.problems[0]}); remove {path} to run it again"
+        ) from error
     if there.digest() == cell.config.digest():
         return
     old, new = there.decisive(), cell.config.decisive()
@@ -151,20 +198,21 @@ class _Processes:
         watcher: Watcher,
         pause: Callable[[], bool],
         ray_address: str | None,
+        damaged: _Damaged,
     ) -> None:
         self.ray_address = ray_address
-        self.waiting = list(cells)
-        self.cells = list(cells)
+        self.damaged = damaged
+        self.waiting = damaged.others(cells)
         self.folder = folder
         self.processes = processes
         self.watcher = watcher
         self.pause = pause
         self.running: dict[Connection, tuple[Cell, BaseProcess]] = {}
         self.results: dict[str, Result] = {}
-        self.problems: list[str] = []
+        self.problems: list[RunError] = []
 
-    def run(self) -> list[Result]:
-        """Return the results in the order of the cells."""
+    def run(self) -> dict[str, Result]:
+        """Return the results of the cells by name."""
         try:
             while (self.waiting or self.running) and not self.problems:
                 if self.pause():
@@ -176,12 +224,12 @@ class _Processes:
         finally:
             self._stop()
         if self.problems:
-            raise RunError("\n".join(self.problems))
-        return [self.results[cell.name] for cell in self.cells]
+            raise self.problems[0]
+        return self.results
 
     def _start(self, cell: Cell) -> None:
         path = self.folder / cell.name
-        if (path / "result.json").is_file():
+        if is_finished(path):
             self._finish(cell)
             return
         # Not forked: a copy of a process with threads and locks is not safe.
@@ -203,27 +251,29 @@ class _Processes:
             process.join()
             del self.running[connection]
             connection.close()
-            if (self.folder / cell.name / "result.json").is_file():
+            if is_finished(self.folder / cell.name):
                 self._finish(cell)
-            elif not self.problems:
+            elif not self.problems and cell.name not in self.damaged.problems:
                 self.problems.append(
-                    f"the process of {cell.name} died (exit code {process.exitcode}); "
-                    "give the same command again to go on from its last checkpoint"
+                    RunError(
+                        f"the process of {cell.name} died (exit code {process.exitcode}); "
+                        f"{GO_ON} to go on from its last checkpoint"
+                    )
                 )
             return
         if kind == "progress":
             self.watcher.progress(cell.name, content)
+        elif kind == "damage":
+            self.damaged.problems[cell.name] = content
+        elif kind == "storage":  # no cell can go on without a disk
+            self.problems.append(StorageError(f"{cell.name}: {content}", GO_ON))
         else:
-            self.problems.append(f"{cell.name}: {content}")
+            self.problems.append(RunError(f"{cell.name}: {content}"))
 
     def _finish(self, cell: Cell) -> None:
-        folder = RunDirectory.open(self.folder / cell.name)
-        try:
-            numbers = folder.result()
-        finally:
-            folder.close()
-        self.results[cell.name] = Result.from_dict(numbers, path=folder.path)
-        self.watcher.finished(cell.name, numbers)
+        with self.damaged.noted(cell):
+            result = self.results[cell.name] = read_result(self.folder / cell.name)
+            self.watcher.finished(cell.name, result.to_dict())
 
     def _stop(self) -> None:
         """Ask what still runs to save its state, and wait for it."""
@@ -267,5 +317,13 @@ def _cell_process(
                 run(Config.load(None, settings), directory=path, **common)
     except Paused:
         pass
+    except DamageError as error:
+        send("damage", str(error))
+    except StorageError as error:
+        send("storage", error.what)
     except HiFlashError as error:
         send("error", str(error))
+    except OSError as error:
+        if remedy(error) is None:
+            raise
+        send("storage", f"{error}; {remedy(error)}")

@@ -1,0 +1,46 @@
+"""Results of finished runs, read back and checked."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from hiflash.errors import DamageError
+from hiflash.sim.result import Result
+from hiflash.store.run_directory import REMAKE, read_result_file
+
+__all__ = ["read_result"]
+
+
+def read_result(path: Path) -> Result:
+    """Return the result of a finished run, or say what is wrong with its `result.json`."""
+    numbers = read_result_file(path)
+    try:
+        _fields_and_types().model_validate(numbers)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DamageError(
+            f"{path / 'result.json'} is damaged ({where}: {first['msg'].lower()}); {REMAKE}"
+        ) from error
+    return Result.from_dict(numbers, path=path)
+
+
+@cache
+def _fields_and_types() -> type[BaseModel]:
+    """Return what `result.json` must have: the fields of a result that are saved."""
+    hints = get_type_hints(Result)
+    saved = [field for field in fields(Result) if field.name not in ("path", "weights")]
+    # A field with a default came later: older results lack it.
+    wanted: dict[str, Any] = {
+        field.name: (
+            hints[field.name],
+            ... if field.default is MISSING and field.default_factory is MISSING else None,
+        )
+        for field in saved
+    }
+    return create_model("ResultFile", __config__=ConfigDict(strict=True), **wanted)
