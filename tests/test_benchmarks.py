@@ -88,6 +88,7 @@ def test_a_run_of_another_agent_is_not_forecast(tmp_path: Path, no_figures: None
     assert result.path is not None
     file = result.path / "result.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "agent": "0" * 12}))
+    (result.path / "SHA256SUMS").unlink()  # the change is meant
     with pytest.raises(RunError, match=r"run with another agent \(000000000000\)"):
         forecast(tmp_path, 1, **wanted)
 

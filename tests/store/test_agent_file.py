@@ -12,6 +12,7 @@ from hiflash.core.thresholds.agent import Agent, network_shapes
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 from hiflash.store.agent_file import load_agent, save_agent
+from hiflash.store.checksums import arrays_sha256
 
 
 def make(network: str = "paper", edges: int | None = 3, about: dict[str, Any] | None = None) -> Agent:
@@ -71,7 +72,7 @@ def test_a_model_is_no_agent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"format": 2}, "has format 2, this version reads 1"),
+        ({"format": 1}, "has format 1, this version reads 2"),
         ({"network": "other"}, "damaged"),
         ({"network": "shared"}, "damaged"),
         ({"edges": 4}, "damaged"),
@@ -88,20 +89,30 @@ def test_a_model_is_no_agent(tmp_path: Path) -> None:
 )
 def test_a_description_that_does_not_fit_is_refused(told: dict[str, Any], said: str, tmp_path: Path) -> None:
     agent = make()
-    description = {"format": 1, "network": "paper", "edges": 3, "threshold_max": 4, "about": {}, **told}
-    (tmp_path / "a").write_bytes(
-        save(dict(agent.arrays), metadata={"hiflash_agent": json.dumps(description)})
-    )
+    description = {"format": 2, "network": "paper", "edges": 3, "threshold_max": 4, "about": {}, **told}
+    text = json.dumps(description)
+    metadata = {"hiflash_agent": text, "sha256": arrays_sha256(text, agent.arrays)}
+    (tmp_path / "a").write_bytes(save(dict(agent.arrays), metadata=metadata))
     with pytest.raises(ConfigError, match=said):
         load_agent(tmp_path / "a")
 
 
-def test_cut_or_infinite_arrays_are_refused(tmp_path: Path) -> None:
-    save_agent(tmp_path / "a", make())
+def test_infinite_arrays_are_refused(tmp_path: Path) -> None:
+    agent = make()
+    agent.arrays["head.0.weight"][0, 0] = np.inf
+    save_agent(tmp_path / "a", agent)
+    with pytest.raises(ConfigError, match=r"damaged \(an agent's arrays must be finite"):
+        load_agent(tmp_path / "a")
+
+
+def test_cut_or_changed_arrays_and_descriptions_are_refused(tmp_path: Path) -> None:
+    save_agent(tmp_path / "a", make(about={"cost": 1}))
     data = (tmp_path / "a").read_bytes()
     (tmp_path / "cut").write_bytes(data[:-4])
     with pytest.raises(ConfigError, match=r"damaged \(the model has"):
         load_agent(tmp_path / "cut")
-    (tmp_path / "nan").write_bytes(data[:-4] + np.float32(np.inf).tobytes())
-    with pytest.raises(ConfigError, match=r"damaged \(an agent's arrays must be finite"):
-        load_agent(tmp_path / "nan")
+    for changed in (data[:-1] + bytes([data[-1] ^ 1]), data.replace(b'cost\\": 1', b'cost\\": 2')):
+        assert changed != data
+        (tmp_path / "a").write_bytes(changed)
+        with pytest.raises(ConfigError, match=r"a is damaged \(its checksum is another\)"):
+            load_agent(tmp_path / "a")

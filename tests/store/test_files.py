@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hiflash.errors import StorageError
-from hiflash.store.files import remove_leftovers, replacing, write_atomic
+from hiflash.errors import RunError, StorageError
+from hiflash.store.files import check_writable, remove_leftovers, replacing, write_atomic
 
 
 def test_content_is_synced_before_the_rename_and_the_folder_after(
@@ -63,3 +63,21 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     (tmp_path / "kept.tmp").touch()
     remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["kept.tmp"]
+
+
+def test_a_folder_is_tried_before_anything_is_computed_and_nothing_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_writable(tmp_path / "not/there/yet")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="file/run cannot be written: Not a directory; choose another --runs"):
+        check_writable(tmp_path / "file/run")
+
+    def fail(path: Path, data: bytes) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(RunError, match="Read-only file system; make it writable, or choose another --runs"):
+        check_writable(tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,4 +1,4 @@
-"""An agent as one safetensors file: its arrays, and what it is for as JSON. No pickle."""
+"""An agent as one safetensors file: its arrays, what it is for as JSON, and a checksum of both. No pickle."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import numpy as np
 
 from hiflash.core.thresholds.agent import NETWORKS, Agent, network_shapes
 from hiflash.errors import ConfigError, ProtocolError
+from hiflash.store.checksums import arrays_sha256
 from hiflash.store.files import write_atomic
 from hiflash.weights import HEADER_LIMIT, Spec, from_bytes
 
 __all__ = ["load_agent", "save_agent"]
 
-FORMAT = 1
+FORMAT = 2
 ENTRY = "hiflash_agent"
+CHECKSUM = "sha256"
 MOST_BYTES = 64 * 2**20
 MOST = 1_000_000  # edges, and thresholds: what a configuration allows too
 
@@ -37,7 +39,8 @@ def save_agent(path: Path | str, agent: Agent) -> None:
     if len(text) > HEADER_LIMIT // 4:  # it is quoted once more, among the names of the arrays
         raise ConfigError(f"what is said about an agent may have {HEADER_LIMIT // 4} characters; say less")
     arrays = {name: np.ascontiguousarray(array, "<f4") for name, array in agent.arrays.items()}
-    write_atomic(Path(path), save(arrays, metadata={ENTRY: text}))
+    metadata = {ENTRY: text, CHECKSUM: arrays_sha256(text, arrays)}
+    write_atomic(Path(path), save(arrays, metadata=metadata))
 
 
 def load_agent(path: Path | str) -> Agent:
@@ -53,23 +56,35 @@ def load_agent(path: Path | str) -> Agent:
         ) from None
     except OSError as error:
         raise ConfigError(f"the agent {path} cannot be read: {error.strerror}") from None
-    network, edges, threshold_max, about = _described(path, data)
+    text, checksum = _metadata(path, data)
+    network, edges, threshold_max, about = _described(path, text)
     shapes = network_shapes(network, edges, threshold_max + 2)
     spec = Spec(tuple(shapes.items()))
     try:
         arrays = spec.split(from_bytes(data, spec))
+        if arrays_sha256(text, arrays) != checksum:
+            raise ProtocolError("its checksum is another")  # noqa: TRY301  # said below
         return Agent(network, arrays, edges, threshold_max, about)
     except (ProtocolError, ConfigError) as error:
         raise ConfigError(f"the agent {path} is damaged ({error}); train or copy it again") from None
 
 
-def _described(path: Path, data: bytes) -> tuple[str, int | None, int, dict[str, str | float]]:
-    """Return network, edges, threshold_max and about of a file that claims to be an agent."""
+def _metadata(path: Path, data: bytes) -> tuple[str, Any]:
+    """Return the description in a file that claims to be an agent, and its checksum."""
     header_bytes = int.from_bytes(data[:8], "little")
     try:
         if not 0 < header_bytes <= min(HEADER_LIMIT, len(data) - 8):
             raise ValueError  # noqa: TRY301  # said below
-        told = json.loads(json.loads(data[8 : 8 + header_bytes])["__metadata__"][ENTRY])
+        metadata = json.loads(data[8 : 8 + header_bytes])["__metadata__"]
+        return str(metadata[ENTRY]), metadata.get(CHECKSUM)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ConfigError(f"{path} is not an agent that hiflash train-agent has saved") from None
+
+
+def _described(path: Path, text: str) -> tuple[str, int | None, int, dict[str, str | float]]:
+    """Return network, edges, threshold_max and about of an agent."""
+    try:
+        told = json.loads(text)
         found = told["format"], told["network"], told["edges"], told["threshold_max"], told["about"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{path} is not an agent that hiflash train-agent has saved") from None

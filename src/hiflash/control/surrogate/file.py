@@ -1,4 +1,4 @@
-"""Surrogates as JSON files: the fitted numbers, what they were fitted on, and how far off they are."""
+"""Surrogates as JSON files: the fitted numbers, what they were fitted on, how far off they are, checksum."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from hiflash.agents import FOLDER, shipped_name
 from hiflash.config import Config
 from hiflash.control.surrogate.model import Surrogate
 from hiflash.errors import ConfigError
+from hiflash.store.checksums import json_sha256
 from hiflash.store.files import write_atomic
 
 __all__ = ["load_surrogate", "save_surrogate"]
 
-FORMAT = "hiflash surrogate 1"
+FORMAT = "hiflash surrogate 2"
 
 
 def save_surrogate(path: Path, surrogate: Surrogate, about: dict[str, Any]) -> None:
     """Write a surrogate with what there is to say about it."""
     content = {"format": FORMAT, "parameters": surrogate.to_dict(), "about": about}
+    content["sha256"] = json_sha256(content)
     write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
 
 
@@ -36,10 +38,17 @@ def load_surrogate(path: str | Path, config: Config) -> Surrogate:
             )
         found = FOLDER / f"{name}.json"
     try:
-        content = json.loads(found.read_text(), parse_int=float)  # one with 400 digits is infinite
+        text = found.read_text()
+        content = json.loads(text, parse_int=float)  # one with 400 digits is infinite
+        checksum = json_sha256(json.loads(text)) if isinstance(content, dict) else None
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{found} is no surrogate ({error}); make one with: hiflash calibrate") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ConfigError(f"{found} is no surrogate of this version; make one with: hiflash calibrate")
+    if content.get("sha256") != checksum:
+        raise ConfigError(
+            f"{found} is damaged or was edited: its checksum is another; "
+            "copy it again, or make one with: hiflash calibrate"
+        )
     numbers = content.get("parameters")
     return Surrogate.from_dict(numbers if isinstance(numbers, dict) else {})

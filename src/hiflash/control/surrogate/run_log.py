@@ -12,6 +12,7 @@ from hiflash.data import Dataset
 from hiflash.errors import RunError
 from hiflash.methods.registry import MIXINGS
 from hiflash.sim.population import populate
+from hiflash.store.checksums import check_file
 from hiflash.weights import Spec
 
 __all__ = ["read_log"]
@@ -19,6 +20,8 @@ __all__ = ["read_log"]
 
 def read_log(path: Path, data: Dataset | None, spec: Spec) -> RunLog:
     """Return whose updates a run applied, and what its evaluations found."""
+    for name in ("config.toml", "events.jsonl"):
+        check_file(path, name, "remove its folder and run it again")
     config = Config.load(path / "config.toml")
     check_representable(config)
     shares, overall = edge_labels(populate(config, data, None, spec.size))

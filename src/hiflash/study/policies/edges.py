@@ -9,15 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from hiflash.errors import DamageError, ProtocolError
+from hiflash.messages import Weights
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.result import Result
+from hiflash.store.checksums import check_file, json_sha256
 from hiflash.store.files import write_atomic
 from hiflash.study.cells import Cell
-from hiflash.weights import from_bytes
+from hiflash.weights import digest, from_bytes
 
 __all__ = ["edge_accuracy", "measure_edges", "turned_away"]
 
 FILE = "edges.json"
+AGAIN = "remove its folder and run it again"
 
 
 def measure_edges(
@@ -25,8 +29,10 @@ def measure_edges(
 ) -> list[dict[str, Any]]:
     """Return what `edges.json` in the folder of every cell holds, in the order of the cells.
 
-    What is not there yet is computed from the saved model and events, once per run.
+    What is not there yet is computed from the saved model and events, once per run. Runs with damaged files
+    are an error after all others are measured.
     """
+    damaged: list[str] = []
     measured: dict[str, dict[str, Any]] = {}
     waiting: dict[str, list[tuple[Cell, Result]]] = {}
     for cell, result in zip(cells, results, strict=True):
@@ -41,11 +47,16 @@ def measure_edges(
         try:
             durations = _durations(federation)
             for cell, result in group:
-                measured[cell.name] = _measure(federation, result, durations)
+                try:
+                    measured[cell.name] = _measure(federation, result, durations)
+                except DamageError as error:
+                    damaged.append(f"{cell.name}: {error}")
                 if progress is not None:
                     progress(len(measured))
         finally:
             federation.close()
+    if damaged:
+        raise DamageError("\n".join(damaged))
     return [measured[cell.name] for cell in cells]
 
 
@@ -72,10 +83,15 @@ def turned_away(events: Path, edges: int) -> dict[str, list[int]]:
 
 
 def _read(result: Result) -> dict[str, Any] | None:
-    """Return what is already known of this very run."""
+    """Return what is already known of this very run; what is damaged is measured again."""
     if result.path is None or not (result.path / FILE).is_file():
         return None
-    known: dict[str, Any] = json.loads((result.path / FILE).read_bytes())
+    try:
+        known = json.loads((result.path / FILE).read_bytes())
+    except ValueError:
+        return None
+    if not isinstance(known, dict) or known.pop("sha256", None) != json_sha256(known):
+        return None
     return known if known.get("digest") == result.digest else None
 
 
@@ -94,7 +110,13 @@ def _durations(federation: Federation) -> list[float]:
 def _measure(federation: Federation, result: Result, durations: Sequence[float]) -> dict[str, Any]:
     if result.path is None:
         raise ValueError("a run that was not saved has no model to measure")
-    weights = from_bytes((result.path / "model.safetensors").read_bytes(), federation.start.spec)
+    weights = _saved_model(result.path, result.digest, federation)
+    events = result.path / "events.jsonl"
+    check_file(result.path, events.name, AGAIN)
+    try:
+        counts = turned_away(events, len(durations))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DamageError(f"{events} is damaged ({error}); {AGAIN}") from error
     people = federation.population
     if people.labels is None:
         raise ValueError("without labels an edge has no label mix")
@@ -102,7 +124,20 @@ def _measure(federation: Federation, result: Result, durations: Sequence[float])
         "digest": result.digest,
         "edge_accuracy": edge_accuracy(federation.recall(weights), people.labels, people.edge_clusters),
         "duration_s": list(durations),
-        **turned_away(result.path / "events.jsonl", len(durations)),
+        **counts,
     }
-    write_atomic(result.path / FILE, json.dumps(measured) + "\n")
+    content = {**measured, "sha256": json_sha256(measured)}
+    write_atomic(result.path / FILE, json.dumps(content) + "\n")
     return measured
+
+
+def _saved_model(folder: Path, expected: str, federation: Federation) -> Weights:
+    """Return the model that a run ended with."""
+    file = folder / "model.safetensors"
+    try:
+        weights = from_bytes(file.read_bytes(), federation.start.spec)
+        if digest(weights) != expected:
+            raise ProtocolError("its digest is another")  # noqa: TRY301  # said below
+    except (OSError, ProtocolError) as error:
+        raise DamageError(f"{file} is damaged ({error}); {AGAIN}") from error
+    return weights
