@@ -14,6 +14,7 @@ from benchmarks.loop import BareLoop
 from hiflash.messages import ClientTask
 from hiflash.train.models import femnist_cnn, initial_weights, lenet
 from hiflash.train.native.trainer import NativeTrainer
+from hiflash.train.task import Solver
 from hiflash.train.torch_trainer import Samples
 
 __all__ = ["trainer_femnist_vs_loop", "trainer_lenet_vs_loop"]
@@ -35,7 +36,7 @@ def _ratio(make_model: Callable[[], nn.Module], classes: int, steps: int) -> flo
     stream = np.random.default_rng(0)
     x = torch.from_numpy(stream.normal(size=(600, 1, 28, 28)).astype(np.float32))
     y = torch.from_numpy(stream.integers(classes, size=600))
-    trainer = NativeTrainer(make_model, Samples(x, y, [np.arange(600)], x, y), batch=60)
+    trainer = NativeTrainer(make_model, Samples(x, y, [np.arange(600)], x, y), Solver(batch=60))
     weights, _, _ = initial_weights(make_model, 0)
     loop = BareLoop(make_model, x, y, 60)
     task = ClientTask(client=0, first_step=0, steps=steps, lr=0.01, weights=weights, seed=0)

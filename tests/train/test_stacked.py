@@ -13,7 +13,7 @@ from hiflash.execute.pool import WorkerPool
 from hiflash.messages import ClientTask
 from hiflash.train.models import femnist_cnn, initial_weights, lenet, resnet, resnet18
 from hiflash.train.stacked import StackedTrainer
-from hiflash.train.task import TaskResult
+from hiflash.train.task import Solver, TaskResult
 from hiflash.train.torch_trainer import Samples, TorchTrainer
 
 Model = Callable[[], nn.Module]
@@ -70,10 +70,8 @@ def mixed_tasks(model: Model) -> list[ClientTask]:
 def both(
     model: Model, data: Samples, *, batch: int = 16, augment: bool = False, **solver: float
 ) -> tuple[TorchTrainer, StackedTrainer]:
-    return (
-        TorchTrainer(model, data, batch=batch, augment=augment, **solver),
-        StackedTrainer(model, data, batch=batch, augment=augment, **solver),
-    )
+    chosen = Solver(batch=batch, augment=augment, **solver)
+    return TorchTrainer(model, data, chosen), StackedTrainer(model, data, chosen)
 
 
 def assert_close(found: list[TaskResult], expected: list[TaskResult]) -> None:
@@ -155,19 +153,19 @@ def test_frozen_and_shared_parameters_are_treated_as_in_the_reference() -> None:
 def test_the_same_call_gives_the_same_bits_and_leaves_its_tasks_alone() -> None:
     tasks = mixed_tasks(small_norm)
     before = [task.weights.copy() for task in tasks]
-    stacked = StackedTrainer(small_norm, samples(), batch=16, momentum=0.5, augment=True)
+    stacked = StackedTrainer(small_norm, samples(), Solver(batch=16, momentum=0.5, augment=True))
     first = stacked.train(tasks)
     stacked.evaluate(tasks[1].weights, 0, 50)
     stacked.train(tasks[:2])
     assert_same_bits(stacked.train(tasks), first)
-    other = StackedTrainer(small_norm, samples(), batch=16, momentum=0.5, augment=True)
+    other = StackedTrainer(small_norm, samples(), Solver(batch=16, momentum=0.5, augment=True))
     assert_same_bits(other.train(tasks), first)
     assert all(np.array_equal(task.weights, kept) for task, kept in zip(tasks, before, strict=True))
 
 
 @pytest.mark.parametrize("model", [smooth, small_norm])
 def test_company_order_and_chunks_change_results_by_rounding_only(model: Model) -> None:
-    stacked = StackedTrainer(model, samples(), batch=16)
+    stacked = StackedTrainer(model, samples(), Solver(batch=16))
     tasks = mixed_tasks(model)
     together = stacked.train(tasks)
     assert_close([stacked.train([task])[0] for task in tasks], together)
@@ -189,9 +187,9 @@ def test_a_task_that_diverges_does_not_spoil_the_others() -> None:
 
 
 def test_fewer_tasks_of_a_big_model_are_trained_at_once() -> None:
-    small = StackedTrainer(lenet, samples(), batch=16)
+    small = StackedTrainer(lenet, samples(), Solver(batch=16))
     data = samples((3, 32, 32), (4,))
-    big = StackedTrainer(resnet, replace(data, indices=[np.arange(60)]), batch=60)
+    big = StackedTrainer(resnet, replace(data, indices=[np.arange(60)]), Solver(batch=60))
     assert small.at_once == 64
     assert 1 <= big.at_once < 32
 
@@ -205,7 +203,7 @@ def test_evaluation_is_the_reference_s() -> None:
 def test_workers_run_it_in_threads_of_their_own() -> None:
     data, tasks = samples(), mixed_tasks(smooth)
     reference, _ = both(smooth, data)
-    pool = WorkerPool(lambda: StackedTrainer(smooth, data, batch=16), 2, len(data.y_test))
+    pool = WorkerPool(lambda: StackedTrainer(smooth, data, Solver(batch=16)), 2, len(data.y_test))
     try:
         assert pool.name == "stacked"
         assert_close(pool.train(tasks), reference.train(tasks))
@@ -240,4 +238,4 @@ def test_a_model_that_cannot_be_stacked_is_refused_with_the_way_out(layer: Model
         return nn.Sequential(linear(), layer())
 
     with pytest.raises(ConfigError, match=r'cannot run this model .* use trainer = "torch"'):
-        StackedTrainer(model, samples(), batch=16)
+        StackedTrainer(model, samples(), Solver(batch=16))

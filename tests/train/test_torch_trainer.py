@@ -14,7 +14,7 @@ from hiflash.execute.pool import WorkerPool
 from hiflash.messages import ClientTask
 from hiflash.seeding import rng
 from hiflash.train.models import FlatModel, initial_weights, lenet
-from hiflash.train.task import TaskResult
+from hiflash.train.task import Solver, TaskResult
 from hiflash.train.torch_trainer import Samples, TorchTrainer, _crop_and_flip, clip_factor, task_batches
 
 
@@ -52,8 +52,8 @@ def test_steps_equal_those_of_torch_sgd(mu: float, momentum: float, decay: float
     data = samples()
     start, _, _ = initial_weights(lenet, 1)
     task = ClientTask(client=0, first_step=4, steps=3, lr=0.1, weights=start, seed=9)
-    solver = {"mu": mu, "momentum": momentum, "weight_decay": decay, "clip_norm": clip}
-    trainer = TorchTrainer(lenet, data, batch=32, **solver)
+    solver = Solver(batch=32, mu=mu, momentum=momentum, weight_decay=decay, clip_norm=clip)
+    trainer = TorchTrainer(lenet, data, solver)
     (result,) = trainer.train([task])
 
     flat = FlatModel(lenet(), torch.device("cpu"))
@@ -90,7 +90,7 @@ def test_a_task_gives_the_same_bits_alone_among_others_and_on_any_worker() -> No
     tasks = [ClientTask(k % 2, 3 * k, 3, 0.05, start, 0) for k in range(6)]
 
     def trainer() -> TorchTrainer:
-        return TorchTrainer(lenet, data, batch=30, mu=0.0, augment=False)
+        return TorchTrainer(lenet, data, Solver(batch=30))
 
     def results(workers: int, tasks: list[ClientTask]) -> list[TaskResult]:
         pool = WorkerPool(trainer, workers, len(data.y_test))
@@ -121,7 +121,7 @@ def test_models_that_draw_or_count_give_the_same_bits_on_any_worker(model: Calla
     tasks = [ClientTask(client, 2, 6, 0.1, start, 3) for client in range(8)]
     results = []
     for workers in (1, 3):
-        pool = WorkerPool(lambda: TorchTrainer(model, data, batch=20), workers, len(data.y_test))
+        pool = WorkerPool(lambda: TorchTrainer(model, data, Solver(batch=20)), workers, len(data.y_test))
         try:
             results.append(pool.train(tasks[::workers]) + pool.train(tasks))
         finally:
@@ -136,12 +136,12 @@ def test_models_that_draw_or_count_give_the_same_bits_on_any_worker(model: Calla
 def test_dropout_draws_anew_in_every_step_and_leaves_torch_s_generator_alone() -> None:
     data = samples()
     start, _, _ = initial_weights(with_dropout, 0)
-    trainer = TorchTrainer(with_dropout, data, batch=130)  # all samples in every step, in another order
+    trainer = TorchTrainer(with_dropout, data, Solver(batch=130))  # a step takes all samples, in any order
     torch.manual_seed(5)
     state = torch.get_rng_state()
     losses = [trainer.train([ClientTask(0, step, 1, 0.1, start, 0)])[0].loss for step in (0, 1)]
     assert torch.equal(state, torch.get_rng_state())
-    whole = TorchTrainer(lambda: with_dropout(0.0), data, batch=130)
+    whole = TorchTrainer(lambda: with_dropout(0.0), data, Solver(batch=130))
     without = [whole.train([ClientTask(0, step, 1, 0.1, start, 0)])[0].loss for step in (0, 1)]
     assert without[0] == pytest.approx(without[1], rel=1e-5)
     assert abs(losses[0] - losses[1]) > 1e-3
@@ -154,7 +154,7 @@ def test_weight_decay_leaves_frozen_parameters_alone() -> None:
         return nn.Sequential(nn.Flatten(), frozen, nn.Tanh(), nn.Linear(10, 10))
 
     start, _, _ = initial_weights(model, 0)
-    trainer = TorchTrainer(model, samples(), batch=32, weight_decay=0.1, momentum=0.5)
+    trainer = TorchTrainer(model, samples(), Solver(batch=32, weight_decay=0.1, momentum=0.5))
     (result,) = trainer.train([ClientTask(0, 0, 3, 0.1, start, 0)])
     np.testing.assert_array_equal(result.weights[:7850], start[:7850])  # 784 * 10 + 10
     assert not np.isclose(result.weights[7850:], start[7850:]).all()
@@ -170,7 +170,7 @@ def test_weight_decay_leaves_frozen_parameters_alone() -> None:
 )
 def test_a_model_that_does_not_fit_the_data_is_refused(layers: list[nn.Module], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        TorchTrainer(lambda: nn.Sequential(*layers), samples(), batch=10)
+        TorchTrainer(lambda: nn.Sequential(*layers), samples(), Solver(batch=10))
 
 
 def test_evaluation_does_not_depend_on_the_number_of_workers() -> None:
@@ -178,9 +178,7 @@ def test_evaluation_does_not_depend_on_the_number_of_workers() -> None:
     start, _, _ = initial_weights(lenet, 1)
     found = set()
     for workers in (1, 2):
-        pool = WorkerPool(
-            lambda: TorchTrainer(lenet, data, batch=30, mu=0.0, augment=False), workers, len(data.y_test)
-        )
+        pool = WorkerPool(lambda: TorchTrainer(lenet, data, Solver(batch=30)), workers, len(data.y_test))
         found.add(pool.evaluate(start))
         pool.close()
     ((accuracy, loss),) = found
@@ -198,7 +196,7 @@ def test_running_statistics_are_trained_and_returned() -> None:
 
     start, spec, _ = initial_weights(model, 0)
     task = ClientTask(0, 0, 2, 0.1, start, 0)
-    (result,) = TorchTrainer(model, samples(), batch=20, mu=0.0, augment=False).train([task])
+    (result,) = TorchTrainer(model, samples(), Solver(batch=20)).train([task])
     before, after = spec.split(start), spec.split(result.weights)
     assert not np.array_equal(before["2.running_mean"], after["2.running_mean"])
     assert not np.array_equal(before["1.weight"], after["1.weight"])

@@ -7,7 +7,7 @@ and again elsewhere when a worker dies. Only the trainer of a setup is kept, to 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from hiflash.execute.executor import EdgeModel, RoundRules, RoundWork, close_round, start_round
 from hiflash.messages import Assignment, ClientTask, Weights
-from hiflash.train.task import TaskResult, WorkerTrainer
+from hiflash.train.task import Solver, TaskResult, WorkerTrainer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,7 +36,7 @@ class Setup:
 
     trainer: str
     make_model: Callable[[], nn.Module]
-    solver: Mapping[str, Any]
+    solver: Solver
     x: np.ndarray
     y: np.ndarray
     indices: list[np.ndarray]

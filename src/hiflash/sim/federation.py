@@ -168,6 +168,7 @@ def _pool(
     import torch
 
     from hiflash.train.choose import choose_trainer
+    from hiflash.train.task import Solver
     from hiflash.train.torch_trainer import Samples, resolve_device
 
     if data.x.ndim != 4 and config.data.augment:
@@ -187,14 +188,14 @@ def _pool(
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
     samples = Samples(x, y, indices, x_test, y_test)
     client, workers = config.client, config.workers or os.cpu_count() or 1
-    solver = {
-        "batch": client.batch,
-        "mu": client.mu,
-        "momentum": client.momentum,
-        "weight_decay": client.weight_decay,
-        "clip_norm": math.inf if client.clip_norm == "none" else client.clip_norm,
-        "augment": config.data.augment,
-    }
+    solver = Solver(
+        batch=client.batch,
+        mu=client.mu,
+        momentum=client.momentum,
+        weight_decay=client.weight_decay,
+        clip_norm=math.inf if client.clip_norm == "none" else client.clip_norm,
+        augment=config.data.augment,
+    )
     make_trainer = choose_trainer(config.trainer, make, samples, solver)
     if config.executor == "local":
         return WorkerPool(make_trainer, workers, len(data.y_test), rules)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from torch import nn
 
 from hiflash.errors import ConfigError
 from hiflash.train.native.trainer import NativeTrainer, NativeUnavailable
 from hiflash.train.stacked import StackedTrainer
-from hiflash.train.task import WorkerTrainer
+from hiflash.train.task import Solver, WorkerTrainer
 from hiflash.train.torch_trainer import Samples, TorchTrainer
 
 __all__ = ["choose_trainer"]
@@ -19,16 +18,14 @@ __all__ = ["choose_trainer"]
 Make = Callable[[], WorkerTrainer]
 
 
-def choose_trainer(
-    name: str, make_model: Callable[[], nn.Module], samples: Samples, solver: Mapping[str, Any]
-) -> Make:
+def choose_trainer(name: str, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> Make:
     """Return what makes a worker's trainer; `auto` says in one line why it does not take the compiled one."""
     if name == "torch":
-        return lambda: TorchTrainer(make_model, samples, **solver)
+        return lambda: TorchTrainer(make_model, samples, solver)
     if name == "stacked":
-        return lambda: StackedTrainer(make_model, samples, **solver)
+        return lambda: StackedTrainer(make_model, samples, solver)
     try:
-        NativeTrainer(make_model, samples, **solver)  # compiles, once for all workers
+        NativeTrainer(make_model, samples, solver)  # compiles, once for all workers
     except NativeUnavailable as unavailable:
         if name == "native":
             raise ConfigError(
@@ -37,5 +34,5 @@ def choose_trainer(
         logging.getLogger("hiflash").warning(
             "the compiled trainer cannot run this (%s); torch does, more slowly", unavailable.reason
         )
-        return lambda: TorchTrainer(make_model, samples, **solver)
-    return lambda: NativeTrainer(make_model, samples, **solver)
+        return lambda: TorchTrainer(make_model, samples, solver)
+    return lambda: NativeTrainer(make_model, samples, solver)

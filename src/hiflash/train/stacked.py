@@ -18,7 +18,7 @@ from torch.nn import functional
 from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask
 from hiflash.seeding import rng
-from hiflash.train.task import TaskResult
+from hiflash.train.task import Solver, TaskResult
 from hiflash.train.torch_trainer import (
     PROBE_SAMPLES,
     Samples,
@@ -45,20 +45,8 @@ class StackedTrainer(TorchTrainer):
     name = "stacked"
     whole_rounds = True
 
-    def __init__(
-        self,
-        make_model: Callable[[], nn.Module],
-        samples: Samples,
-        *,
-        batch: int,
-        mu: float = 0.0,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        clip_norm: float = math.inf,
-        augment: bool = False,
-    ) -> None:
-        solver = {"mu": mu, "momentum": momentum, "weight_decay": weight_decay, "clip_norm": clip_norm}
-        super().__init__(make_model, samples, batch=batch, augment=augment, **solver)
+    def __init__(self, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> None:
+        super().__init__(make_model, samples, solver)
         module = self.flat.module
         self._parameters = dict(module.named_parameters())
         self._statistics = {n: b for n, b in module.named_buffers() if b.is_floating_point()}
@@ -71,7 +59,7 @@ class StackedTrainer(TorchTrainer):
         self._coupled = self._couples_samples(x)
         self.flat.values.copy_(start)
         saved = self._check(x, y, start)
-        largest = min(batch, max(len(part) for part in samples.indices))
+        largest = min(solver.batch, max(len(part) for part in samples.indices))
         task_bytes = saved * largest // PROBE_SAMPLES + 6 * start.nbytes
         self.at_once = max(1, min(MOST_TASKS, MEMORY // task_bytes))
 
@@ -87,30 +75,30 @@ class StackedTrainer(TorchTrainer):
         return [results[i] for i in range(len(tasks))]
 
     def _train_stack(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
-        device, trainable = self.samples.x.device, self.flat.trainable
+        device, trainable, solver = self.samples.x.device, self.flat.trainable, self.solver
         models = {id(task.weights): task.weights for task in tasks}  # most often one, sent to the device once
         place = {key: number for number, key in enumerate(models)}
         stacked = torch.from_numpy(np.stack(list(models.values()), dtype=np.float32)).to(device)
         values = stacked[[place[id(task.weights)] for task in tasks]]
-        anchors = values[:, :trainable].clone() if self.mu else None
-        velocity = torch.zeros_like(values[:, :trainable]) if self.momentum else None
+        anchors = values[:, :trainable].clone() if solver.mu else None
+        velocity = torch.zeros_like(values[:, :trainable]) if solver.momentum else None
         rates = torch.tensor([task.lr for task in tasks], dtype=torch.float32, device=device)[:, None]
         losses = torch.zeros(len(tasks), tasks[0].steps, device=device)
-        plans = [task_batches(task, self.samples.indices[task.client], self.batch) for task in tasks]
+        plans = [task_batches(task, self.samples.indices[task.client], solver.batch) for task in tasks]
         for step in range(tasks[0].steps):
             batches = [plan[step] for plan in plans if len(plan) > step]
             for rows in self._groups(batches):
                 x, y, shares = self._stack_batches([tasks[i] for i in rows], [batches[i] for i in rows], step)
                 state, trained = values[rows], values[rows, :trainable]
                 change, loss, statistics = self._step(state, x, y, shares)
-                if self.clip_norm < math.inf:
-                    change.mul_(clip_factor(change, self.clip_norm))
+                if solver.clip_norm < math.inf:
+                    change.mul_(clip_factor(change, solver.clip_norm))
                 if anchors is not None:  # FedProx: u -= eta (g + mu (u - w))
-                    change.add_(trained - anchors[rows], alpha=self.mu)
-                if self.weight_decay:
-                    change.add_(trained, alpha=self.weight_decay).masked_fill_(self.flat.frozen, 0)
+                    change.add_(trained - anchors[rows], alpha=solver.mu)
+                if solver.weight_decay:
+                    change.add_(trained, alpha=solver.weight_decay).masked_fill_(self.flat.frozen, 0)
                 if velocity is not None:  # as torch.optim.SGD has it, new in every task
-                    velocity[rows] = change.add_(velocity[rows], alpha=self.momentum)
+                    velocity[rows] = change.add_(velocity[rows], alpha=solver.momentum)
                 values[rows] = torch.cat([trained - rates[rows] * change, statistics], 1)
                 losses[rows, step] = loss
         sums = losses.cpu().double().sum(1).tolist()
@@ -134,7 +122,7 @@ class StackedTrainer(TorchTrainer):
         # Padding repeats a batch's own samples: no value, and so no overflow, that is not there anyway.
         index = torch.from_numpy(np.stack([np.resize(batch, width) for batch in batches])).to(device)
         x = self.samples.x[index]
-        if self.augment:
+        if self.solver.augment:
             for row, (task, batch) in enumerate(zip(tasks, batches, strict=True)):
                 stream = rng(task.seed, "augment", task.client, task.first_step + step)
                 x[row, : len(batch)] = _crop_and_flip(x[row, : len(batch)], stream)

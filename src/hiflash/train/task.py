@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from hiflash.messages import ClientTask, Weights
 
-__all__ = ["TaskResult", "Trainer", "WorkerTrainer"]
+__all__ = ["Solver", "TaskResult", "Trainer", "WorkerTrainer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """How a client takes its SGD steps, the same for all tasks of a run.
+
+    `momentum` and `weight_decay` are those of torch.optim.SGD, whose state is new in each task. `clip_norm`
+    is that of torch's `clip_grad_norm_`, on the gradient of the loss. `mu` is FedProx's.
+    """
+
+    batch: int
+    mu: float = 0.0
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    clip_norm: float = math.inf
+    augment: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

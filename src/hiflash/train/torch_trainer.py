@@ -16,7 +16,7 @@ from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
 from hiflash.train.models import FlatModel
-from hiflash.train.task import TaskResult
+from hiflash.train.task import Solver, TaskResult
 
 __all__ = ["Samples", "TorchTrainer", "clip_factor", "resolve_device", "task_batches"]
 
@@ -75,25 +75,9 @@ class TorchTrainer:
     name = "torch"
     whole_rounds = False
 
-    def __init__(
-        self,
-        make_model: Callable[[], nn.Module],
-        samples: Samples,
-        *,
-        batch: int,
-        mu: float = 0.0,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        clip_norm: float = math.inf,
-        augment: bool = False,
-    ) -> None:
+    def __init__(self, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> None:
         self.samples = samples
-        self.batch = batch
-        self.mu = mu
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.clip_norm = clip_norm
-        self.augment = augment
+        self.solver = solver
         self.flat = FlatModel(make_model(), samples.x.device)
         self._draws = self._probe()
 
@@ -115,34 +99,34 @@ class TorchTrainer:
         return right, loss
 
     def _train(self, task: ClientTask) -> TaskResult:
-        flat, part = self.flat, self.samples.indices[task.client]
+        flat, solver, part = self.flat, self.solver, self.samples.indices[task.client]
         flat.load(task.weights)
         flat.module.train()
         trained = flat.values[: flat.trainable]
-        anchor = trained.clone() if self.mu else None
+        anchor = trained.clone() if solver.mu else None
         velocity: Tensor | None = None
         loss_sum = 0.0
-        for number, batch in enumerate(task_batches(task, part, self.batch)):
+        for number, batch in enumerate(task_batches(task, part, solver.batch)):
             index = torch.from_numpy(batch)
             x = self.samples.x[index]
-            if self.augment:
+            if solver.augment:
                 x = _crop_and_flip(x, rng(task.seed, "augment", task.client, task.first_step + number))
             flat.gradient.zero_()
             logits = self._forward(x, task, task.first_step + number)
             loss = functional.cross_entropy(logits, self.samples.y[index])
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
             loss_sum += loss.item()
-            if self.clip_norm < math.inf:
-                flat.gradient.mul_(clip_factor(flat.gradient, self.clip_norm))
+            if solver.clip_norm < math.inf:
+                flat.gradient.mul_(clip_factor(flat.gradient, solver.clip_norm))
             if anchor is not None:  # FedProx: u -= eta (g + mu (u - w))
-                flat.gradient.add_(trained - anchor, alpha=self.mu)
-            if self.weight_decay:
-                flat.gradient.add_(trained, alpha=self.weight_decay).masked_fill_(flat.frozen, 0)
-            if self.momentum:  # as torch.optim.SGD has it, new in every task
+                flat.gradient.add_(trained - anchor, alpha=solver.mu)
+            if solver.weight_decay:
+                flat.gradient.add_(trained, alpha=solver.weight_decay).masked_fill_(flat.frozen, 0)
+            if solver.momentum:  # as torch.optim.SGD has it, new in every task
                 velocity = (
                     flat.gradient.clone()
                     if velocity is None
-                    else velocity.mul_(self.momentum).add_(flat.gradient)
+                    else velocity.mul_(solver.momentum).add_(flat.gradient)
                 )
             trained.add_(flat.gradient if velocity is None else velocity, alpha=-task.lr)
         return TaskResult(flat.weights(), loss_sum / task.steps)

@@ -24,6 +24,7 @@ from hiflash.train.native import trainer as native
 from hiflash.train.native.build import find_compiler
 from hiflash.train.native.codegen import Machine
 from hiflash.train.native.trainer import NativeTrainer, NativeUnavailable, supports
+from hiflash.train.task import Solver
 from hiflash.train.torch_trainer import Samples, TorchTrainer
 
 CPU = torch.device("cpu")
@@ -119,7 +120,7 @@ def weights_of(model: Callable[[], nn.Module]) -> np.ndarray:
 @lru_cache
 def reference_step(model: Callable[[], nn.Module], shape: tuple[int, ...], classes: int, batch: int):
     samples = random_samples(model, shape, classes)
-    trainer = TorchTrainer(lambda: make(model), samples, batch=batch, mu=0.0, augment=False)
+    trainer = TorchTrainer(lambda: make(model), samples, Solver(batch=batch))
     return trainer.train([task(weights_of(model))])[0]
 
 
@@ -129,7 +130,7 @@ def gradient_error(
     """Return the largest difference to torch's gradient, relative to its largest entry."""
     samples, start = random_samples(model, shape, classes), weights_of(model)
     reference = reference_step(model, shape, classes, batch)
-    trainer = NativeTrainer(model, samples, batch=batch, mu=0.0, augment=False, isa=isa)
+    trainer = NativeTrainer(model, samples, Solver(batch=batch), isa=isa)
     result = trainer.train([task(start)])[0]
     assert result.loss == pytest.approx(reference.loss, rel=1e-5)
     gradient = start - reference.weights
@@ -168,18 +169,18 @@ def test_a_pooling_tie_sends_the_gradient_to_the_first_maximum(isa) -> None:
     x = torch.randint(2, (64, 1, 12, 12), generator=torch.Generator().manual_seed(0)).float()
     y = torch.arange(64) % 3
     samples, start = Samples(x, y, [np.arange(64)], x, y), task(weights_of(whole_numbers))
-    arguments = {"batch": 64, "mu": 0.0, "augment": False}
-    reference = TorchTrainer(whole_numbers, samples, **arguments).train([start])[0]
-    result = NativeTrainer(whole_numbers, samples, **arguments, isa=isa).train([start])[0]
+    solver = Solver(batch=64)
+    reference = TorchTrainer(whole_numbers, samples, solver).train([start])[0]
+    result = NativeTrainer(whole_numbers, samples, solver, isa=isa).train([start])[0]
     np.testing.assert_allclose(result.weights, reference.weights, atol=1e-5)
 
 
 def test_many_steps_over_ragged_epochs_stay_with_the_reference(isa) -> None:
     samples = random_samples(lenet, (1, 28, 28), 10)
     work = task(weights_of(lenet), client=1, first_step=1, steps=7, lr=0.05)  # 25 samples: 10, 10, 5
-    arguments = {"batch": 10, "mu": 0.3, "augment": False}
-    reference = TorchTrainer(lenet, samples, **arguments).train([work])[0]
-    result = NativeTrainer(lenet, samples, **arguments, isa=isa).train([work])[0]
+    solver = Solver(batch=10, mu=0.3)
+    reference = TorchTrainer(lenet, samples, solver).train([work])[0]
+    result = NativeTrainer(lenet, samples, solver, isa=isa).train([work])[0]
     np.testing.assert_allclose(result.weights, reference.weights, atol=1e-5)
     assert result.loss == pytest.approx(reference.loss, rel=1e-5)
 
@@ -189,7 +190,7 @@ def test_proximal_term_momentum_weight_decay_and_clipping_are_those_of_torch(cli
     samples = random_samples(perceptron, (3, 10, 11), 7)
     start, mu = weights_of(perceptron), 0.7
     settings = {"momentum": 0.9, "weight_decay": 0.1}
-    trainer = NativeTrainer(perceptron, samples, batch=25, mu=mu, clip_norm=clip, **settings)
+    trainer = NativeTrainer(perceptron, samples, Solver(batch=25, mu=mu, clip_norm=clip, **settings))
     work = task(start, client=1, steps=5, lr=0.1)  # 25 samples: each batch is all of them, in any order
     first, second = trainer.train([work, work])
 
@@ -209,8 +210,8 @@ def test_proximal_term_momentum_weight_decay_and_clipping_are_those_of_torch(cli
 
 def test_a_gradient_within_the_norm_is_not_touched_and_a_nan_is_not_clipped_away() -> None:
     samples = random_samples(lenet, (1, 28, 28), 10)
-    plain = NativeTrainer(lenet, samples, batch=10)
-    clipped = NativeTrainer(lenet, samples, batch=10, clip_norm=1e6)
+    plain = NativeTrainer(lenet, samples, Solver(batch=10))
+    clipped = NativeTrainer(lenet, samples, Solver(batch=10, clip_norm=1e6))
     work = task(weights_of(lenet), steps=2)
     np.testing.assert_array_equal(clipped.train([work])[0].weights, plain.train([work])[0].weights)
     broken = work.weights.copy()
@@ -222,9 +223,9 @@ def test_a_gradient_within_the_norm_is_not_touched_and_a_nan_is_not_clipped_away
 @pytest.mark.parametrize(("model", "classes"), [(lenet, 10), (femnist_cnn, 62)])
 def test_evaluation_is_that_of_torch(model, classes, isa) -> None:
     samples, weights = random_samples(model, (1, 28, 28), classes), weights_of(model)
-    arguments = {"batch": 10, "mu": 0.0, "augment": False}
-    reference = TorchTrainer(model, samples, **arguments)
-    trainer = NativeTrainer(model, samples, **arguments, isa=isa)
+    solver = Solver(batch=10)
+    reference = TorchTrainer(model, samples, solver)
+    trainer = NativeTrainer(model, samples, solver, isa=isa)
     for start, stop in ((0, 130), (5, 6), (7, 90), (100, 500), (130, 130)):
         right, loss = trainer.evaluate(weights, start, stop)
         expected_right, expected_loss = reference.evaluate(weights, start, stop)
@@ -235,7 +236,7 @@ def test_evaluation_is_that_of_torch(model, classes, isa) -> None:
 def test_a_sample_has_the_same_loss_alone_and_among_others(isa) -> None:
     """Alone it goes through the kernel of channels, with others through that of samples."""
     samples, weights = random_samples(lenet, (1, 28, 28), 10), weights_of(lenet)
-    trainer = NativeTrainer(lenet, samples, batch=10, mu=0.0, augment=False, isa=isa)
+    trainer = NativeTrainer(lenet, samples, Solver(batch=10), isa=isa)
     alone = [trainer.evaluate(weights, start, start + 1)[1] for start in range(40)]
     assert trainer.evaluate(weights, 0, 40)[1] == sum(alone)  # to the bit, added in the same order
 
@@ -248,7 +249,7 @@ def test_a_nan_is_seen_in_loss_and_weights(where, isa) -> None:
     else:
         samples.x[4, 0, 14, 14] = math.nan
         samples.x_test[4, 0, 14, 14] = math.nan
-    trainer = NativeTrainer(lenet, samples, batch=60, mu=0.0, augment=False, isa=isa)
+    trainer = NativeTrainer(lenet, samples, Solver(batch=60), isa=isa)
     result = trainer.train([task(weights, client=1)])[0]
     assert math.isnan(result.loss)
     assert np.isnan(result.weights).any()
@@ -263,7 +264,7 @@ def test_a_task_gives_the_same_bits_on_any_thread_and_after_any_other_task() -> 
     other = task(-3 * weights, client=1, steps=2)
 
     def make_trainer() -> NativeTrainer:
-        return NativeTrainer(lenet, samples, batch=61, mu=0.1, augment=False)
+        return NativeTrainer(lenet, samples, Solver(batch=61, mu=0.1))
 
     expected = make_trainer().train([work])[0]
 
@@ -335,10 +336,10 @@ def test_an_unsupported_network_is_refused_with_a_reason(layers: list[nn.Module]
     assert refusal.value.reason == supports(nn.Sequential(*layers), (1, 28, 28))
 
 
-def _trainer_of(module: nn.Module, **arguments: bool) -> NativeTrainer:
+def _trainer_of(module: nn.Module, *, augment: bool = False) -> NativeTrainer:
     x, y = torch.zeros(2, 1, 28, 28), torch.zeros(2, dtype=torch.int64)
     samples = Samples(x, y, [np.arange(2)], x, y)
-    return NativeTrainer(lambda: module, samples, batch=2, mu=0.0, **{"augment": False, **arguments})
+    return NativeTrainer(lambda: module, samples, Solver(batch=2, augment=augment))
 
 
 def test_supported_models_have_no_reason_and_others_name_theirs() -> None:
@@ -356,12 +357,12 @@ def test_augmentation_is_refused() -> None:
 
 def test_data_that_c_would_read_out_of_bounds_are_refused() -> None:
     samples = random_samples(perceptron, (3, 10, 11), 7)
-    arguments = {"batch": 2, "mu": 0.0, "augment": False}
+    solver = Solver(batch=2)
     with pytest.raises(ConfigError, match="label"):
-        NativeTrainer(perceptron, replace(samples, y=samples.y + 1), **arguments)
+        NativeTrainer(perceptron, replace(samples, y=samples.y + 1), solver)
     with pytest.raises(ValueError, match="part"):
-        NativeTrainer(perceptron, replace(samples, indices=[np.array([len(samples.x)])]), **arguments)
+        NativeTrainer(perceptron, replace(samples, indices=[np.array([len(samples.x)])]), solver)
     with pytest.raises(NativeUnavailable, match="float64"):
-        NativeTrainer(perceptron, replace(samples, x=samples.x.double()), **arguments)
+        NativeTrainer(perceptron, replace(samples, x=samples.x.double()), solver)
     with pytest.raises(ValueError, match="parameters"):
-        NativeTrainer(perceptron, samples, **arguments).evaluate(np.zeros(3, np.float32), 0, 1)
+        NativeTrainer(perceptron, samples, solver).evaluate(np.zeros(3, np.float32), 0, 1)

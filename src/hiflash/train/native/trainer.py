@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,7 +14,7 @@ from hiflash.messages import ClientTask, Weights
 from hiflash.train.native.build import find_compiler, load_library
 from hiflash.train.native.codegen import Machine, generate
 from hiflash.train.native.network import NativeUnavailable, packed_slots, read_network
-from hiflash.train.task import TaskResult
+from hiflash.train.task import Solver, TaskResult
 from hiflash.train.torch_trainer import Samples, task_batches
 
 __all__ = ["NativeTrainer", "NativeUnavailable", "supports"]
@@ -38,8 +37,7 @@ class NativeTrainer:
     """Trains and evaluates like `TorchTrainer`, to within rounding. Not thread-safe: one for every worker.
 
     The C call releases the interpreter lock. The same task gives the same bits on any worker of the
-    machine. `momentum` and `weight_decay` are those of torch.optim.SGD, whose state is new in each task,
-    `clip_norm` is that of torch's `clip_grad_norm_` on the gradient of the loss.
+    machine.
     """
 
     name = "native"
@@ -49,17 +47,12 @@ class NativeTrainer:
         self,
         make_model: Callable[[], nn.Module],
         samples: Samples,
+        solver: Solver,
         *,
-        batch: int,
-        mu: float = 0.0,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        clip_norm: float = math.inf,
-        augment: bool = False,
         isa: str = "native",
     ) -> None:
         module, shape = make_model(), tuple(samples.x.shape[1:])
-        reason = supports(module, shape, augment=augment)
+        reason = supports(module, shape, augment=solver.augment)
         if reason:
             raise NativeUnavailable(reason)
         stages = read_network(module, shape)
@@ -68,8 +61,8 @@ class NativeTrainer:
         _declare(self.library)
         self.slots = packed_slots(stages, compiler.machine.lanes)[0]
         self.workspace = _aligned(self.library.workspace_floats())
-        self.batch = batch
-        self.hyper = (mu, momentum, weight_decay, clip_norm)
+        self.batch = solver.batch
+        self.hyper = (solver.mu, solver.momentum, solver.weight_decay, solver.clip_norm)
         self.indices = samples.indices
         self.x, self.y = _arrays(samples.x, samples.y, stages[-1].outs)
         self.x_test, self.y_test = _arrays(samples.x_test, samples.y_test, stages[-1].outs)
