@@ -14,7 +14,7 @@ from hiflash.config import Config
 from hiflash.core.cost import compute_seconds, send_seconds
 from hiflash.seeding import rng
 
-__all__ = ["Resources", "draw_resources", "local_steps"]
+__all__ = ["Resources", "draw_resources", "local_steps", "step_samples"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def draw_resources(config: Config, examples: npt.NDArray[np.int64], features: in
     low, high = resources.f_ghz
     compute_s = compute_seconds(
         steps,
-        np.minimum(config.client.batch, examples) * float(features * 8),
+        step_samples(examples, config.client.batch) * float(features * 8),
         np.full(clients, resources.cycles_per_bit),
         1e9 * rng(config.seed, "f").uniform(low, high, clients),
     )
@@ -96,6 +96,17 @@ def draw_resources(config: Config, examples: npt.NDArray[np.int64], features: in
         resources.snr_db,
         config.seed,
     )
+
+
+def step_samples(examples: npt.NDArray[np.int64], batch: int) -> Floats:
+    """Return the mean number of samples in a step: the last batch of an epoch may be short.
+
+    A task starts anywhere in an epoch, so the mean is what its steps take in the long run.
+
+    >>> step_samples(np.array([155, 120, 35]), 60)
+    array([51.66666667, 60.        , 35.        ])
+    """
+    return examples / np.ceil(examples / batch)
 
 
 def local_steps(config: Config, examples: int) -> int:
