@@ -1,7 +1,8 @@
 """Hierarchical federated learning with asynchronous tiers and controlled staleness.
 
 >>> from hiflash import run
->>> result = run(method="hifl", seed=0)  # doctest: +SKIP
+>>> run(method="hifl", seed=0, trainer="none", stop={"communications": 20}).communications
+20
 """
 
 from __future__ import annotations
