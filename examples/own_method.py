@@ -16,12 +16,16 @@ class Agreeing(Stateful):
         self.alpha, self.weighting, self.last = config.cloud.alpha, weighting(config), None
 
     def mix(self, weights, update, base, edge, staleness):
-        """Return the next global model."""
+        """Return the next global model. If the cloud refuses that, it takes `last` back as well."""
         delta = update - base
-        last = delta if self.last is None else self.last
-        cosine = np.dot(delta, last) / max(np.linalg.norm(delta) * np.linalg.norm(last), 1e-12)
+        cosine = 1.0 if self.last is None else similarity(delta, self.last)
         self.last = delta
         return weights + np.float32(self.alpha * self.weighting(staleness) * (1 + cosine) / 2) * delta
+
+
+def similarity(one, other) -> float:
+    """Return the cosine of the angle between two updates."""
+    return np.dot(one, other) / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12)
 
 
 hiflash.register_mixing("agreeing", lambda config, trained: Agreeing(config))
