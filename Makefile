@@ -23,9 +23,10 @@ run: $(READY) ## compare FedAvg, HierFAVG, HiFL and HiFlash on real digits: tabl
 	$(BIN)/hiflash compare examples/demo.toml --name demo
 
 test: $(READY) ## run all fast tests
-	$(PYTEST)
+	$(PYTEST) -m "not slow"
 
-check: lint test ## lint, types and tests
+check: lint ## lint, types and all tests, the slow ones too
+	$(PYTEST)
 
 bench: $(READY) ## speed against a bare PyTorch loop and against Flower; takes about ten minutes
 	$(BIN)/python -m benchmarks --save runs/bench.json

@@ -80,6 +80,15 @@ def test_a_table_the_paths_and_the_digest_are_shown_at_the_end(tmp_path: Path) -
     assert "runs/mine exists already; resume it (--resume runs/mine) or choose another --name" in again.stderr
 
 
+def test_bad_input_ends_the_process_with_code_2_and_one_clear_error(tmp_path: Path) -> None:
+    done = hiflash("run", "--cloud.alpha", "1.5", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cloud.alpha must be in (0, 1], got 1.5" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -97,23 +106,6 @@ def test_a_table_the_paths_and_the_digest_are_shown_at_the_end(tmp_path: Path) -
         (["compare", "--methods", "fedavg,nope"], "got nope"),
         (["compare", "--seeds", "x"], "--seeds must be"),
         (["data", "check", "nope"], "nope"),
-    ],
-)
-def test_bad_input_is_one_clear_error_with_code_2_and_writes_nothing(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("HIFLASH_DATA", raising=False)
-    done = hiflash(*words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
         (["compare", "--partitions", "iid,nope"], "unknown partition 'nope'"),
         (["compare", "--partitions", ","], "partitions must be a list"),
         (["compare", "--variant", "hifl"], "--variant must be like 'delta=hifl"),
@@ -128,13 +120,14 @@ def test_bad_input_is_one_clear_error_with_code_2_and_writes_nothing(
         (["sweep", "--set", "cloud.alpha=1", "--by", "speed"], "got speed"),
     ],
 )
-def test_a_plan_that_cannot_run_is_one_clear_error_with_code_2_and_writes_nothing(
+def test_bad_input_is_one_clear_error_with_code_2_and_writes_nothing(
     words: list[str],
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.delenv("HIFLASH_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     printed = capsys.readouterr()

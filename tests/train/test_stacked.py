@@ -106,7 +106,7 @@ def test_the_femnist_model_trains_as_in_the_reference() -> None:
     assert_close(stacked.train(tasks), reference.train(tasks))
 
 
-@pytest.mark.parametrize("model", [resnet, pytest.param(resnet18, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", [resnet, resnet18])
 def test_residual_networks_and_their_running_statistics_train_as_in_the_reference(model: Model) -> None:
     reference, stacked = both(model, samples((3, 12, 12), (8, 5)), batch=4)
     start, _, trainable = initial_weights(model, 1)
