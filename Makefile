@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check bench lint format clean
+.PHONY: help install run test slow check bench lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1|/' | column -t -s '|'
@@ -25,8 +25,10 @@ run: $(READY) ## compare FedAvg, HierFAVG, HiFL and HiFlash on real digits: tabl
 test: $(READY) ## run all fast tests
 	$(PYTEST) -m "not slow"
 
-check: lint ## lint, types and all tests, the slow ones too
-	$(PYTEST)
+slow: $(READY) ## run the slow tests: a Ray, a learner on CartPole
+	$(PYTEST) -m slow
+
+check: lint test slow ## lint, types and all tests
 
 bench: $(READY) ## speed against a bare PyTorch loop and against Flower; takes about ten minutes
 	$(BIN)/python -m benchmarks --save runs/bench.json
