@@ -22,9 +22,10 @@ from hiflash.core.association.membership import ABSENT
 from hiflash.errors import ConfigError, Paused
 from hiflash.execute.executor import LazyExecutor
 from hiflash.messages import Round
+from hiflash.sim.events import RoundEnd
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.mobility import Change
-from hiflash.sim.simulator import RoundEnd, Simulator
+from hiflash.sim.simulator import Simulator
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.train.task import TaskResult
 from tiny import TINY, assert_same_run, make_tiny_data, make_tiny_model

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from hiflash.execute.executor import PLAIN, EdgeModel, RoundRules, RoundWork, close_round, start_round
+from hiflash.execute.tester import Tester
 from hiflash.messages import ClientTask, Weights
 from hiflash.train.task import TaskResult, WorkerTrainer
 
-__all__ = ["WorkerPool", "spans"]
+__all__ = ["WorkerPool"]
 
-EVALUATION_SPAN = 500  # fixed, so that sums do not depend on the number of workers
 AT_ONCE = float("-inf")  # due before everything else
 
 
@@ -36,7 +36,7 @@ class _Round:
     followers: list[_Round] = field(default_factory=list)
 
 
-class WorkerPool:
+class WorkerPool(Tester):
     """An executor with one trainer per thread.
 
     A round's tasks are queued when its starting model is known; the thread that finishes the last one
@@ -107,17 +107,6 @@ class WorkerPool:
     def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
         """Return the results in the order of the tasks."""
         return self._gather([partial(_train_one, task) for task in tasks])
-
-    def evaluate(self, weights: Weights) -> tuple[float, float]:
-        """Return accuracy and mean loss on the whole test set."""
-        right, loss = (
-            sum(column) for column in zip(*self._test(weights, spans(self.test_size)), strict=True)
-        )
-        return right / self.test_size, loss / self.test_size
-
-    def right(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the number of right answers in each of some parts of the test set."""
-        return [hits for hits, _ in self._test(weights, parts)]
 
     def close(self) -> None:
         """Let the running tasks end and the threads with them."""
@@ -213,11 +202,6 @@ class WorkerPool:
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()
-
-
-def spans(size: int) -> list[tuple[int, int]]:
-    """Return the pieces in which a test set of this size is evaluated."""
-    return [(start, min(start + EVALUATION_SPAN, size)) for start in range(0, size, EVALUATION_SPAN)]
 
 
 def _evaluate(weights: Weights, start: int, stop: int, trainer: WorkerTrainer) -> tuple[int, float]:

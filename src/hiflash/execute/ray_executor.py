@@ -17,9 +17,9 @@ import numpy as np
 
 from hiflash.errors import ConfigError, HiFlashError, RunError
 from hiflash.execute.executor import EdgeModel, RoundWork
-from hiflash.execute.pool import spans
 from hiflash.execute.ray_cluster import RayConnection
 from hiflash.execute.ray_worker import Setup, assignment_of, evaluate_spans, run_round, train_task
+from hiflash.execute.tester import Tester
 from hiflash.messages import ClientTask, Weights
 from hiflash.train.task import TaskResult
 
@@ -47,7 +47,7 @@ class _Round:
     dropped: bool = False
 
 
-class RayExecutor:
+class RayExecutor(Tester):
     """An executor, trainer and evaluator on the Ray of a connection, which it closes.
 
     Data and settings are sent once to each node, a model once per version and node unless it is small.
@@ -123,17 +123,6 @@ class RayExecutor:
             ]
         )
         return [TaskResult(np.array(result.weights), result.loss) for result in results]
-
-    def evaluate(self, weights: Weights) -> tuple[float, float]:
-        """Return accuracy and mean loss on the whole test set."""
-        right, loss = (
-            sum(column) for column in zip(*self._test(weights, spans(self.test_size)), strict=True)
-        )
-        return right / self.test_size, loss / self.test_size
-
-    def right(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the number of right answers in each of some parts of the test set."""
-        return [hits for hits, _ in self._test(weights, parts)]
 
     def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
         sent = self._send(weights)

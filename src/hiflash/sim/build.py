@@ -26,11 +26,12 @@ from hiflash.messages import Weights
 from hiflash.methods.registry import MIXINGS, threshold_policy
 from hiflash.seeding import rng
 from hiflash.sim.clusters import send_s
+from hiflash.sim.events import Log, Recall
 from hiflash.sim.ledger import Ledger, Prices
 from hiflash.sim.mobility import Mobility, MobilityRules, Paths
 from hiflash.sim.population import Population
 from hiflash.sim.resources import local_steps
-from hiflash.sim.simulator import Log, Recall, Simulator
+from hiflash.sim.simulator import Simulator
 from hiflash.sim.training import NoTraining, RealTraining, StandIn
 from hiflash.sim.world import World
 from hiflash.weights import Spec

@@ -23,9 +23,9 @@ from hiflash.messages import Weights
 from hiflash.methods.registry import threshold_policy
 from hiflash.sim.build import Materials, StartModel, check_clusters, simulator, workload_of
 from hiflash.sim.centralized import Centralized
+from hiflash.sim.events import Log
 from hiflash.sim.population import Population, populate
 from hiflash.sim.session import Engine
-from hiflash.sim.simulator import Log
 from hiflash.weights import Spans, Spec
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, assert_never
 
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.edge import Edge
-from hiflash.core.state import Stateful, record
+from hiflash.core.state import Stateful
 from hiflash.core.timers import SlotTimer
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
@@ -32,7 +32,6 @@ from hiflash.messages import (
     Measured,
     Proceed,
     Progress,
-    Promise,
     Received,
     Refuse,
     Report,
@@ -44,29 +43,13 @@ from hiflash.messages import (
     Weights,
     Welcome,
 )
+from hiflash.sim.events import Log, Recall, RoundEnd, SimulatorEvent
 from hiflash.sim.ledger import Ledger
 from hiflash.sim.mobility import Change, Mobility
 from hiflash.sim.training import Finished, NoTraining
 from hiflash.sim.world import Timeline, World
 
-__all__ = ["RoundEnd", "Simulator"]
-
-Log = Callable[[float, str, Mapping[str, Any]], None]
-Recall = Callable[[Weights], tuple[float, ...]]
-
-
-@record
-@dataclass(slots=True)
-class RoundEnd:
-    """An edge round is over in virtual time; `model` is the promise of what its clients made."""
-
-    edge: int
-    lease_id: int
-    index: int
-    model: Promise | None
-
-
-SimulatorEvent: TypeAlias = Slot | CheckIn | Change | Grant | RoundEnd | Upload | Abandon
+__all__ = ["Simulator"]
 
 
 class Simulator(Stateful):
