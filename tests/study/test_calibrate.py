@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,17 @@ def test_bad_input_is_said_and_nothing_is_written(
     assert main(["calibrate", "--runs", str(tmp_path / "runs"), *words]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_other_events_than_the_run_wrote_are_refused(
+    calibrated: tuple[Path, hiflash.Calibration, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, _, _ = calibrated
+    data, spec = outline(Config.load(folder / "random-s5" / "config.toml"))
+    shutil.copytree(folder / "random-s5", tmp_path / "r")
+    events = tmp_path / "r" / "events.jsonl"
+    changed = events.read_text().replace('"edge":1', '"edge":2', 1)  # still the log of a run
+    assert changed != events.read_text()
+    events.write_text(changed)
+    with pytest.raises(RunError, match=r"events\.jsonl is damaged: SHA256SUMS has another checksum"):
+        read_log(tmp_path / "r", data, spec)

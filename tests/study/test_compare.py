@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import hiflash
-from hiflash.errors import ConfigError, DataError, HiFlashError, Paused, RunError
+from hiflash.errors import ConfigError, DamageError, DataError, HiFlashError, Paused, RunError
 from hiflash.methods.recipes import METHODS
 from hiflash.study.cells import Watcher
 from hiflash.study.compare import comparison_cells
@@ -234,3 +235,41 @@ def test_a_cell_whose_process_dies_is_reported(tmp_path: Path) -> None:
             methods=["hifl"], directory=tmp_path / "c", processes=2, watcher=Killer(), seeds=1, **settings
         )
     assert json.loads((tmp_path / "c" / "hifl-noniid2-s0" / "events.jsonl").read_text().splitlines()[0])
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_damaged_result_does_not_stop_the_other_cells(
+    content: str, tiny_data: hiflash.Dataset, tmp_path: Path
+) -> None:
+    common: dict[str, Any] = {"methods": ["fedavg", "hifl"], "seeds": [3], "directory": tmp_path / "c"}
+    common |= {"data": tiny_data, "model": make_tiny_model, **TINY}
+    whole = hiflash.compare(**common)
+    damaged = tmp_path / "c/fedavg-noniid2-s3/result.json"
+    damaged.write_text(content)
+    shutil.rmtree(tmp_path / "c/hifl-noniid2-s3")
+    with pytest.raises(DamageError) as raised:
+        hiflash.compare(**common)
+    first, last = str(raised.value).splitlines()
+    assert first.startswith(f"fedavg-noniid2-s3: {damaged} is damaged")
+    assert last == "all other cells are finished; mend these and give the same command again"
+    assert (tmp_path / "c/hifl-noniid2-s3/result.json").is_file()
+    damaged.unlink()
+    assert [r.digest for r in hiflash.compare(**common).results] == [r.digest for r in whole.results]
+
+
+def test_a_damaged_checkpoint_or_configuration_does_not_stop_cells_in_other_processes(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"methods": ["fedavg", "hifl"], "directory": tmp_path / "c", **SMALL}
+    for seed in (0, 1):
+        asked = iter([False] * 20)
+        with pytest.raises(Paused):
+            hiflash.compare(pause=lambda asked=asked: next(asked, True), seeds=[seed], **common)
+    checkpoint = tmp_path / "c/fedavg-noniid2-s0/checkpoint.safetensors"
+    config = tmp_path / "c/fedavg-noniid2-s1/config.toml"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"\0")
+    config.write_text(config.read_text().replace("seed = 1", "seed = 2"))
+    with pytest.raises(DamageError) as raised:
+        hiflash.compare(processes=2, seeds=2, **common)
+    named = [line.split(" ")[1] for line in str(raised.value).splitlines()[:-1]]
+    assert sorted(named) == sorted([str(checkpoint), str(config)])
+    assert all((tmp_path / f"c/hifl-noniid2-s{seed}/result.json").is_file() for seed in (0, 1))

@@ -108,6 +108,34 @@ def test_the_worst_edge_is_measured_on_the_saved_model(
     assert evaluate(*words, "--finished") == told
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("events.jsonl", b'"event":"grant"', b'"event":"refuse"'),
+        ("events.jsonl", b'{"t"', b"\0" * 4),
+        ("model.safetensors", b"F32", b"F16"),
+        ("result.json", b"noniid2", b"noniid1"),
+    ],
+)
+def test_damaged_files_of_a_finished_run_are_named(
+    name: str, old: bytes, new: bytes, evaluate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*SMALL, "--policies=fixed-0", "--enforce=discard", "--associations=noniid", "--dynamics=static"]
+    words += ["--seeds=1", "--choice-seeds=none"]
+    evaluate(*words)
+    cell = tmp_path / "runs/e/noniid-discard-static-fixed-0-s0"
+    (cell / "edges.json").write_text("{")  # only a copy: measured again
+    evaluate(*words, "--finished")
+    (cell / "edges.json").unlink()
+    content = (cell / name).read_bytes()
+    assert old in content
+    (cell / name).write_bytes(content.replace(old, new, 1))
+    assert main([*words, "--finished"]) == 2
+    said = capsys.readouterr().err
+    assert f"runs/e/{cell.name}/{name} is damaged" in said
+    assert "remove" in said
+
+
 def save_fixed(path: Path, threshold: int, edges: int = 4) -> None:
     """Save an agent that always says the same."""
     arrays = {name: np.zeros(shape, np.float32) for name, shape in network_shapes("paper", edges, 10).items()}
