@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hiflash.config import Config
+from hiflash.core.association.membership import homes
 from hiflash.core.cost import compute_seconds, send_seconds
 from hiflash.seeding import rng
+from hiflash.sim.draws import CHUNK, uniform_at
 
 __all__ = ["Resources", "draw_resources", "local_steps", "step_samples"]
 
@@ -23,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 class Resources:
     """Mean seconds of every client's computing, and of sending a model of so many `values` to any edge.
 
-    Bandwidths are drawn one edge at a time when they are asked for. Only `latency_s` holds all pairs of
-    edges and clients at once: of a million clients there would be too many.
+    Bandwidths are drawn when they are asked for. Only `latency_s` holds all pairs of edges and clients at
+    once: of a million clients there would be too many.
     """
 
     compute_s: Floats
@@ -36,22 +38,28 @@ class Resources:
 
     def send_s(self, edge: int) -> Floats:
         """Return the seconds every client takes to send a model to one edge."""
-        return send_seconds(self.values, self._bandwidth_hz(edge), self.snr_db)
+        drawn = self._stream(edge).random(len(self.compute_s))
+        return send_seconds(self.values, self._hz(drawn), self.snr_db)
 
     def own_send_s(self, clusters: Sequence[Sequence[int]]) -> Floats:
         """Return the seconds every client takes to send a model to the edge whose cluster it is in."""
-        to_own_edge_hz = np.empty(len(self.compute_s))
-        for edge, cluster in enumerate(clusters):
-            to_own_edge_hz[cluster] = self._bandwidth_hz(edge)[cluster]
-        return send_seconds(self.values, to_own_edge_hz, self.snr_db)
+        keys = [self._stream(edge).bit_generator.state["state"]["key"] for edge in range(len(clusters))]
+        own_edge = homes(clusters, len(self.compute_s))
+        drawn = uniform_at(np.array(keys), own_edge, np.arange(len(own_edge)))
+        return send_seconds(self.values, self._hz(drawn), self.snr_db)
 
     @cached_property
     def best_send_s(self) -> Floats:
         """Return the seconds every client takes to send a model to the edge that it reaches best."""
-        to_best_edge_hz = np.zeros(len(self.compute_s))
-        for edge in range(self.edges):
-            np.maximum(to_best_edge_hz, self._bandwidth_hz(edge), out=to_best_edge_hz)
-        return send_seconds(self.values, to_best_edge_hz, self.snr_db)
+        clients = len(self.compute_s)
+        streams = [self._stream(edge) for edge in range(self.edges)]
+        best, drawn = np.zeros(clients), np.empty(min(clients, CHUNK))
+        for start in range(0, clients, CHUNK):
+            part = best[start : start + CHUNK]
+            for stream in streams:
+                stream.random(out=drawn[: len(part)])
+                np.maximum(part, drawn[: len(part)], out=part)
+        return send_seconds(self.values, self._hz(best), self.snr_db)
 
     def all_send_s(self) -> Floats:
         """Return the seconds to send a model for all pairs, `[edges, clients]`."""
@@ -71,9 +79,13 @@ class Resources:
             np.add(self.compute_s, self.send_s(edge), out=latency_s[edge])
         return latency_s
 
-    def _bandwidth_hz(self, edge: int) -> Floats:
+    def _stream(self, edge: int) -> np.random.Generator:
+        """Return the stream that holds a number in [0, 1) for each client: its bandwidth to the edge."""
+        return rng(self.seed, "bandwidth", edge)
+
+    def _hz(self, drawn: Floats) -> Floats:
         low, high = self.bandwidth_mhz
-        return 1e6 * rng(self.seed, "bandwidth", edge).uniform(low, high, len(self.compute_s))
+        return 1e6 * (low + (high - low) * drawn)
 
 
 def draw_resources(config: Config, examples: npt.NDArray[np.int64], features: int, values: int) -> Resources:
