@@ -24,7 +24,7 @@ from hiflash.cli import (
     sweep,
     train_agent,
 )
-from hiflash.cli.common import PAUSED
+from hiflash.cli.common import PAUSED, answering_signals
 from hiflash.cli.words import split
 from hiflash.errors import HiFlashError, Paused, StorageError
 
@@ -36,6 +36,7 @@ SAME = "give the same command again"
 COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data)
 
 
+@answering_signals
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 2 for bad input, 130 for an interruption."""
     words = sys.argv[1:] if arguments is None else list(arguments)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hiflash.errors import Paused
+from hiflash.study.signals import EXIT_CODE, Stopped, answered, new_pause
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,24 +20,49 @@ if TYPE_CHECKING:
     from hiflash.sim.result import Result
     from hiflash.study.cells import Cell
 
-__all__ = ["PAUSED", "cells_options", "pause_on_signal", "print_paths", "print_tables", "run_with_view"]
+__all__ = [
+    "PAUSED",
+    "answering_signals",
+    "cells_options",
+    "pause_on_signal",
+    "print_paths",
+    "print_tables",
+    "resumable",
+    "run_with_view",
+]
 
-PAUSED = 130  # what a shell reports for a command that was interrupted
+PAUSED = EXIT_CODE
+
+
+def answering_signals(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
+    """Return a command line that ends soon, with one line and `PAUSED`, when it is interrupted."""
+
+    @wraps(main)
+    def answering(arguments: Sequence[str] | None = None) -> int:
+        try:
+            with answered():
+                return main(arguments)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+            return PAUSED
+
+    return answering
 
 
 def pause_on_signal() -> Callable[[], bool]:
     """Return whether somebody asked to stop: Ctrl-C or SIGTERM; a second Ctrl-C does not wait."""
-    asked = False
+    return new_pause()
 
-    def ask(number: int, _frame: object) -> None:
-        nonlocal asked
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked = True
 
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
-    return lambda: asked
+@contextmanager
+def resumable(path: Path) -> Iterator[None]:
+    """Say how to go on with a run that was stopped when it could not save its state once more."""
+    try:
+        yield
+    except Stopped:
+        if (path / "config.toml").is_file():
+            raise Paused(str(path)) from None
+        raise
 
 
 def cells_options(command: argparse.ArgumentParser) -> None:
@@ -68,8 +96,8 @@ def run_with_view(
                 watcher=view,  # type: ignore[arg-type]  # has the methods of a Watcher
                 pause=pause_on_signal(),
             )
-    except Paused as paused:
-        raise Paused(None, f"paused; give the same command again to go on with {folder}") from paused
+    except (Paused, Stopped):
+        raise Paused(None, f"paused; give the same command again to go on with {folder}") from None
 
 
 def print_tables(console: Any, tables: Iterable[Table]) -> None:

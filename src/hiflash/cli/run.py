@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hiflash.cli.common import pause_on_signal, print_paths
+from hiflash.cli.common import pause_on_signal, print_paths, resumable
 from hiflash.cli.words import agent_setting, settings_options
 from hiflash.errors import ConfigError, RunError
 
@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
         path = Path(options.runs) / name
         check_writable(path)
     options.then = f"go on with: hiflash run --resume {path}"
-    with LiveView([name]) as view:
+    with resumable(path), LiveView([name]) as view:
         common: dict[str, Any] = {
             "progress": lambda status: view.progress(name, status),
             "pause": pause_on_signal(),

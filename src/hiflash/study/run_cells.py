@@ -22,10 +22,13 @@ from hiflash.store.run_directory import check_config, check_name, is_finished
 from hiflash.study.cells import Cell, Watcher
 from hiflash.study.run import resume, run
 from hiflash.study.saved import read_result
+from hiflash.study.signals import Stopped, answered, new_pause
+from hiflash.study.spawn import on_its_own
 
 __all__ = ["check_agent", "read_cells", "run_cells"]
 
 GO_ON = "give the same command again"
+CELL_LIMIT_S = 2.5  # less than the parent has, which waits for its cells
 
 
 def run_cells(
@@ -238,7 +241,8 @@ class _Processes:
         # Every cell has a worker per core: the last ones would leave cores idle otherwise.
         arguments = (theirs, cell.config.settings(), str(path), self.ray_address)
         process = context.Process(target=_cell_process, args=arguments, daemon=True)
-        process.start()
+        with on_its_own():
+            process.start()
         theirs.close()
         self.running[ours] = (cell, process)
         self.watcher.started(cell.name)
@@ -293,29 +297,27 @@ def _cell_process(
     connection: Connection, settings: dict[str, Any], path: str, ray_address: str | None
 ) -> None:
     """Run one cell and tell the parent; a signal, or a parent that is gone, saves the state and ends it."""
-    stop = False
-
-    def ask_to_stop(*_: object) -> None:
-        nonlocal stop
-        stop = True
-
-    signal.signal(signal.SIGINT, ask_to_stop)
-    signal.signal(signal.SIGTERM, ask_to_stop)
+    alone = False
 
     def send(kind: str, content: object) -> None:
+        nonlocal alone
         try:
             connection.send((kind, content))
         except OSError:
-            ask_to_stop()
+            alone = True
 
-    common: dict[str, Any] = {"progress": lambda status: send("progress", status), "pause": lambda: stop}
     try:
-        with _connected_to_ray(ray_address, settings["workers"]):
+        with answered(CELL_LIMIT_S, b""), _connected_to_ray(ray_address, settings["workers"]):
+            asked = new_pause()
+            common: dict[str, Any] = {
+                "progress": lambda status: send("progress", status),
+                "pause": lambda: asked() or alone,
+            }
             if Path(path).exists():
                 resume(path, workers=settings["workers"], executor=settings["executor"], **common)
             else:
                 run(Config.load(None, settings), directory=path, **common)
-    except Paused:
+    except (Paused, Stopped):
         pass
     except DamageError as error:
         send("damage", str(error))

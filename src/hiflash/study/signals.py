@@ -1,0 +1,116 @@
+"""Answers SIGINT and SIGTERM at any time: with an exception at once, or in a run's loop with a checkpoint.
+
+Light: the command line imports this before anything else, so that imports can be interrupted too.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+__all__ = ["EXIT_CODE", "Stopped", "answered", "new_pause"]
+
+EXIT_CODE = 130  # what a shell reports for a command that was interrupted
+LIMIT_S = 4.0  # from the signal to giving up on a checkpoint
+LAST_S = 0.7  # from there to the end of the process, whatever it is doing
+BOTH = (signal.SIGINT, signal.SIGTERM)
+SHOW_CURSOR = b"\x1b[?25h"  # a live view hides it
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal came where nobody asks for one: in set-up, or in a step that takes too long."""
+
+
+class _Answer:
+    """What a process does about signals.
+
+    Before the first call of `pause` a signal raises `Stopped` where the program is. After it the signal
+    waits for the next call, and raises if none comes in time. A second Ctrl-C does not wait.
+    """
+
+    def __init__(self, limit_s: float, last_words: bytes) -> None:
+        self.limit_s = limit_s
+        self.last_words = last_words
+        self.asked = self.polled = self.overdue = self.over = False
+
+    def pause(self) -> bool:
+        """Return whether somebody asked to stop."""
+        self.polled = True
+        return self.asked
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Answer a signal."""
+        again, self.asked = self.asked, True
+        if not again:
+            # Not `threading.Thread`: what was interrupted may hold one of its locks.
+            _thread.start_new_thread(self._watch, ())
+        if self.over:
+            return
+        if self.overdue or not self.polled or (again and number == signal.SIGINT):
+            raise Stopped
+
+    def on_unraisable(self, usual: Callable[[Any], Any], problem: Any) -> None:
+        """Let a `Stopped` that was raised in a callback, and got lost there, come up again outside of it."""
+        if isinstance(problem.exc_value, Stopped):
+            _thread.interrupt_main(signal.SIGTERM)
+        else:
+            usual(problem)
+
+    def _watch(self) -> None:
+        """See to it that the answer comes in time, also while the main thread computes or waits."""
+        time.sleep(self.limit_s)
+        if self.over:
+            return
+        self.overdue = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        time.sleep(LAST_S)
+        if not self.over:
+            if sys.stderr is not None and sys.stderr.isatty():
+                os.write(2, SHOW_CURSOR)
+            os.write(2, self.last_words)
+            os._exit(EXIT_CODE)
+
+
+_answer: _Answer | None = None
+
+
+@contextmanager
+def answered(limit_s: float = LIMIT_S, last_words: bytes = b"stopped\n") -> Iterator[None]:
+    """Answer signals inside of this block; only a main thread gets any.
+
+    `last_words` are for a process that has to be ended in the middle of something.
+    """
+    global _answer
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    answer, before, hook = _Answer(limit_s, last_words), _answer, sys.unraisablehook
+    handlers = {number: signal.getsignal(number) for number in BOTH}
+    try:
+        _answer = answer
+        sys.unraisablehook = lambda problem: answer.on_unraisable(hook, problem)
+        for number in BOTH:
+            signal.signal(number, answer.on_signal)
+        yield
+    finally:
+        answer.over = True
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = hook
+        _answer = before
+
+
+def new_pause() -> Callable[[], bool]:
+    """Return what a loop asks whether to stop; until it does so, a signal raises `Stopped`."""
+    if _answer is None:
+        return lambda: False
+    _answer.polled = False
+    return _answer.pause
