@@ -46,7 +46,7 @@ class _Answer:
         self.polled = True
         return self.asked
 
-    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Answer a signal."""
         again, self.asked = self.asked, True
         if not again:
@@ -55,6 +55,8 @@ class _Answer:
         if self.over:
             return
         if self.overdue or not self.polled or (again and number == signal.SIGINT):
+            if _importing(frame):
+                self._end()
             raise Stopped
 
     def on_unraisable(self, usual: Callable[[Any], Any], problem: Any) -> None:
@@ -73,10 +75,14 @@ class _Answer:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         time.sleep(LAST_S)
         if not self.over:
-            if sys.stderr is not None and sys.stderr.isatty():
-                os.write(2, SHOW_CURSOR)
-            os.write(2, self.last_words)
-            os._exit(EXIT_CODE)
+            self._end()
+
+    def _end(self) -> None:
+        """End the process as it is."""
+        if sys.stderr is not None and sys.stderr.isatty():
+            os.write(2, SHOW_CURSOR)
+        os.write(2, self.last_words)
+        os._exit(EXIT_CODE)
 
 
 _answer: _Answer | None = None
@@ -114,3 +120,12 @@ def new_pause() -> Callable[[], bool]:
         return lambda: False
     _answer.polled = False
     return _answer.pause
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Return whether a module is being imported: torch's, interrupted by an exception, prints its stack."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
