@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hiflash.errors import Paused
-from hiflash.study.signals import EXIT_CODE, Stopped, answered, new_pause
+from hiflash.study.signals import EXIT_CODE, Stopped, answered, new_pause, say_at_the_end
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,12 +57,15 @@ def pause_on_signal() -> Callable[[], bool]:
 @contextmanager
 def resumable(path: Path) -> Iterator[None]:
     """Say how to go on with a run that was stopped when it could not save its state once more."""
+
+    def stopped() -> Paused:
+        return Paused(str(path) if (path / "config.toml").is_file() else None)
+
+    say_at_the_end(lambda: f"{stopped()}\n")
     try:
         yield
     except Stopped:
-        if (path / "config.toml").is_file():
-            raise Paused(str(path)) from None
-        raise
+        raise stopped() from None
 
 
 def cells_options(command: argparse.ArgumentParser) -> None:
@@ -87,6 +90,8 @@ def run_with_view(
     _check_agents(cells)
     # At least two: each cell has a process of its own, so that the view goes on while it works.
     processes = options.processes or max(2, min(len(cells), os.cpu_count() or 1))
+    paused = Paused(None, f"paused; give the same command again to go on with {folder}")
+    say_at_the_end(lambda: f"{paused}\n")
     try:
         with LiveView(titles or [cell.name for cell in cells], processes=processes) as view:
             return run_cells(
@@ -97,7 +102,7 @@ def run_with_view(
                 pause=pause_on_signal(),
             )
     except (Paused, Stopped):
-        raise Paused(None, f"paused; give the same command again to go on with {folder}") from None
+        raise paused from None
 
 
 def print_tables(console: Any, tables: Iterable[Table]) -> None:

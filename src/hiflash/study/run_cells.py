@@ -307,7 +307,7 @@ def _cell_process(
             alone = True
 
     try:
-        with answered(CELL_LIMIT_S, b""), _connected_to_ray(ray_address, settings["workers"]):
+        with answered(CELL_LIMIT_S, ""), _connected_to_ray(ray_address, settings["workers"]):
             asked = new_pause()
             common: dict[str, Any] = {
                 "progress": lambda status: send("progress", status),

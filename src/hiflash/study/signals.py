@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["EXIT_CODE", "Stopped", "answered", "new_pause"]
+__all__ = ["EXIT_CODE", "Stopped", "answered", "new_pause", "say_at_the_end"]
 
 EXIT_CODE = 130  # what a shell reports for a command that was interrupted
 LIMIT_S = 4.0  # from the signal to giving up on a checkpoint
 LAST_S = 0.7  # from there to the end of the process, whatever it is doing
+SOON_S = 0.02  # from an exception that was lost to the next one
 BOTH = (signal.SIGINT, signal.SIGTERM)
 SHOW_CURSOR = b"\x1b[?25h"  # a live view hides it
 
@@ -36,9 +37,9 @@ class _Answer:
     waits for the next call, and raises if none comes in time. A second Ctrl-C does not wait.
     """
 
-    def __init__(self, limit_s: float, last_words: bytes) -> None:
+    def __init__(self, limit_s: float, last_words: str) -> None:
         self.limit_s = limit_s
-        self.last_words = last_words
+        self.last_words: Callable[[], str] = lambda: last_words
         self.asked = self.polled = self.overdue = self.over = False
 
     def pause(self) -> bool:
@@ -62,26 +63,28 @@ class _Answer:
     def on_unraisable(self, usual: Callable[[Any], Any], problem: Any) -> None:
         """Let a `Stopped` that was raised in a callback, and got lost there, come up again outside of it."""
         if isinstance(problem.exc_value, Stopped):
-            _thread.interrupt_main(signal.SIGTERM)
+            _thread.start_new_thread(self._raise_after, (SOON_S,))
         else:
             usual(problem)
 
     def _watch(self) -> None:
         """See to it that the answer comes in time, also while the main thread computes or waits."""
-        time.sleep(self.limit_s)
-        if self.over:
-            return
-        self.overdue = True
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        self._raise_after(self.limit_s)
         time.sleep(LAST_S)
         if not self.over:
             self._end()
+
+    def _raise_after(self, seconds: float) -> None:
+        time.sleep(seconds)
+        if not self.over:
+            self.overdue = True
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def _end(self) -> None:
         """End the process as it is."""
         if sys.stderr is not None and sys.stderr.isatty():
             os.write(2, SHOW_CURSOR)
-        os.write(2, self.last_words)
+        os.write(2, self.last_words().encode())
         os._exit(EXIT_CODE)
 
 
@@ -89,7 +92,7 @@ _answer: _Answer | None = None
 
 
 @contextmanager
-def answered(limit_s: float = LIMIT_S, last_words: bytes = b"stopped\n") -> Iterator[None]:
+def answered(limit_s: float = LIMIT_S, last_words: str = "stopped\n") -> Iterator[None]:
     """Answer signals inside of this block; only a main thread gets any.
 
     `last_words` are for a process that has to be ended in the middle of something.
@@ -120,6 +123,12 @@ def new_pause() -> Callable[[], bool]:
         return lambda: False
     _answer.polled = False
     return _answer.pause
+
+
+def say_at_the_end(last_words: Callable[[], str]) -> None:
+    """Have this said by a process that has to be ended in the middle of something."""
+    if _answer is not None:
+        _answer.last_words = last_words
 
 
 def _importing(frame: FrameType | None) -> bool:
