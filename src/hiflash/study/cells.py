@@ -9,6 +9,7 @@ from typing import Any
 
 from hiflash.config import Config
 from hiflash.errors import ConfigError
+from hiflash.methods.registry import THRESHOLDS
 
 __all__ = ["Cell", "Watcher", "check_count", "listed", "policy_settings", "seed_numbers", "split_own"]
 
@@ -70,17 +71,15 @@ def check_count(cells: int) -> None:
 
 def policy_settings(policy: str) -> dict[str, Any]:
     """Return what makes a cloud follow a policy, which is named as in the error below."""
-    kind, dash, number = str(policy).partition("-")
-    if not dash and kind in ("random", "uneven", "parallel", "latency", "inf", "agent"):
-        return {"cloud.threshold": kind}
+    names = [name for name in THRESHOLDS if name != "skip_slowest"]  # that one is skip-K
+    kind, _, number = str(policy).partition("-")
+    if policy in names:
+        return {"cloud.threshold": policy}
     if kind in ("fixed", "skip") and re.fullmatch(r"[0-9]{1,6}", number):
         if kind == "fixed":
             return {"cloud.threshold": int(number)}
         return {"cloud.threshold": "skip_slowest", "cloud.skipped": int(number)}
-    raise ConfigError(
-        "policies may be random, uneven, parallel, latency, inf, agent, fixed-K and skip-K, "
-        f"got {str(policy)[:60]!r}"
-    )
+    raise ConfigError(f"policies may be {', '.join(names)}, fixed-K and skip-K, got {str(policy)[:60]!r}")
 
 
 def split_own(
