@@ -13,6 +13,7 @@ from hiflash.control.surrogate.model import Surrogate
 from hiflash.control.surrogate.rehearsal import Rehearsal
 from hiflash.errors import ConfigError
 from hiflash.sim.result import Result
+from hiflash.study.arguments import check_arguments
 from hiflash.study.cells import Cell, Watcher, listed, policy_settings, seed_numbers
 from hiflash.study.run_cells import run_cells
 
@@ -106,6 +107,8 @@ def calibrate(
     The runs are kept in `directory`: calling again goes on with what was interrupted and does not repeat
     what is finished.
     """
+    check_arguments(file=config, folder=directory, processes=processes, watcher=watcher, pause=pause)
+    check_arguments(fit_seeds=fit_seeds, check_seeds=check_seeds, check_policies=check_policies)
     cells = calibration_cells(
         config,
         fit_seeds=fit_seeds,

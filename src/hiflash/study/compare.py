@@ -15,6 +15,7 @@ from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
 from hiflash.methods.recipes import METHODS
 from hiflash.sim.result import Result
+from hiflash.study.arguments import check_arguments
 from hiflash.study.cells import Cell, Watcher, check_count, listed, seed_numbers, split_own
 from hiflash.study.run_cells import run_cells
 
@@ -83,6 +84,9 @@ def compare(
     "cloud.mixing": "delta"}}`. What is not given is read from the file's section `[compare]`. A setting
     that does not apply to a method is left out for it. `run_cells` says what `directory` and `processes` do.
     """
+    check_arguments(file=config, seeds=seeds, directory=directory, processes=processes, watcher=watcher)
+    check_arguments(pause=pause, data=data, model=model, indices=indices)
+    check_arguments(methods=methods, variants=variants, partitions=partitions)
     settings, own = split_own(settings, data, model, indices)
     if indices is not None and partitions is not None:
         raise ConfigError("partitions deal out the samples, and so do indices; leave one of them out")

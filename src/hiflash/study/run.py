@@ -15,6 +15,7 @@ from hiflash.sim.federation import Federation, build
 from hiflash.sim.result import Result
 from hiflash.sim.session import Goals, Hooks, Session
 from hiflash.store.run_directory import RunDirectory, check_name, is_finished
+from hiflash.study.arguments import check_arguments
 from hiflash.study.saved import read_result
 from hiflash.weights import digest, to_bytes
 
@@ -44,6 +45,8 @@ def run(
     `directory` everything is saved there and the run can be resumed; without, nothing is written.
     `pause` is asked between events: true saves the state and raises `Paused`.
     """
+    check_arguments(config=config, data=data, model=model, indices=indices, directory=directory)
+    check_arguments(progress=progress, pause=pause)
     if directory is not None:
         check_name(Path(directory).name)
     # `data` and `model` are sections of the configuration too.
@@ -81,6 +84,8 @@ def resume(
 
     Workers and executor may be others than before.
     """
+    check_arguments(folder=directory, own_data=data, own_model=model, indices=indices)
+    check_arguments(progress=progress, pause=pause)
     if is_finished(Path(directory)):
         return read_result(Path(directory))
     folder = RunDirectory.open(Path(directory))

@@ -16,6 +16,7 @@ from hiflash.config.settings import flatten, read_plan, read_settings
 from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
 from hiflash.sim.result import Result
+from hiflash.study.arguments import check_arguments
 from hiflash.study.cells import Cell, Watcher, check_count, listed, seed_numbers, split_own
 from hiflash.study.run_cells import run_cells
 
@@ -98,6 +99,8 @@ def sweep(
     `grid={"cloud.alpha": [0.5, 0.7], "cloud.penalty": [0.9, 1.0]}` makes four points. What is not given is
     read from the file's section `[sweep]`. `run_cells` says what `directory` and `processes` do.
     """
+    check_arguments(file=config, seeds=seeds, directory=directory, processes=processes, watcher=watcher)
+    check_arguments(pause=pause, data=data, model=model, indices=indices, grid=grid, by=by)
     settings, own = split_own(settings, data, model, indices)
     cells = sweep_cells(config, grid=grid, seeds=seeds, settings=settings)
     by = chosen_metric(config, by, cells)

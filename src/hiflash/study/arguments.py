@@ -1,0 +1,195 @@
+"""Checks what a user's program passes to `run`, `resume`, `compare`, `sweep` and `calibrate`.
+
+A wrong argument is said to be wrong here, with the right form beside it, instead of failing far below. What
+a user's own function raises is not touched.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hiflash.config import Config
+from hiflash.data import Dataset
+from hiflash.errors import ConfigError
+from hiflash.study.cells import MOST_SEEDS
+
+__all__ = ["check_arguments"]
+
+NEEDED = ("folder", "processes", "fit_seeds", "check_seeds")
+CALLED = {"file": "config", "folder": "directory", "own_data": "data", "own_model": "model"}
+WATCHED = ("started", "progress", "finished")
+
+
+def check_arguments(**arguments: Any) -> None:
+    """Raise with everything that is wrong with these arguments; None stands for one that is not given."""
+    problems = []
+    for name, value in arguments.items():
+        said = None if value is None and name not in NEEDED else CHECKS[name](value)
+        if said is not None:
+            problems.append(f"{CALLED.get(name, name)} {said}, got {_shown(value)}")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _config(value: object) -> str | None:
+    said = _file(value)
+    return None if isinstance(value, Config) or said is None else said.replace("be the", "be a Config or the")
+
+
+def _file(value: object) -> str | None:
+    if isinstance(value, Mapping):
+        return f"must be the path of a TOML file; settings are keywords: {_as_keywords(value)}"
+    return None if _is_path(value) else "must be the path of a TOML file; settings are keywords"
+
+
+def _directory(value: object) -> str | None:
+    return None if _is_path(value) else 'must be the path of a folder, like "runs/mine"'
+
+
+def _data(value: object) -> str | None:
+    if isinstance(value, Dataset | Mapping):
+        return None
+    if isinstance(value, str):
+        return f'must be a Dataset or a section of settings; a dataset by name is data={{"name": "{value}"}}'
+    if hasattr(value, "__getitem__") and hasattr(value, "__len__") and not isinstance(value, tuple | list):
+        return "must be a Dataset; Dataset.from_torch and Dataset.from_arrays make one of your own data"
+    return "must be a Dataset or a section of settings; Dataset.from_arrays(x, y) makes one of arrays"
+
+
+def _own_data(value: object) -> str | None:
+    return None if isinstance(value, Dataset) else "must be the Dataset that the run was begun with"
+
+
+def _model(value: object) -> str | None:
+    if isinstance(value, Mapping):
+        return None
+    if isinstance(value, str):
+        return f'must be a torch module or what makes one; a model by name is model={{"name": "{value}"}}'
+    return _own_model(value)
+
+
+def _own_model(value: object) -> str | None:
+    if not callable(value):
+        return "must be a torch module, or a function without arguments that returns one"
+    if hasattr(value, "named_parameters") and not isinstance(value, type):
+        return None  # a module: it is copied and not called
+    try:
+        inspect.signature(value).bind()
+    except TypeError as error:
+        return f"must need no arguments, or be a torch module ({error}); a lambda can give them"
+    except ValueError:  # a builtin does not say what it takes
+        return None
+    return None
+
+
+def _indices(value: object) -> str | None:
+    lists = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+    return None if lists else "must be a list with the sample indices of every client, [[0, 5], [3, 4], ...]"
+
+
+def _function(value: object) -> str | None:
+    return None if callable(value) else "must be a function"
+
+
+def _processes(value: object) -> str | None:
+    return None if _is_whole(value) and 1 <= value <= 1024 else "must be a whole number in 1..1024"  # type: ignore[operator]  # a number
+
+
+def _watcher(value: object) -> str | None:
+    whole = not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in WATCHED)
+    return (
+        None if whole else f"must have the methods {', '.join(WATCHED)}; derive it from study.cells.Watcher"
+    )
+
+
+def _seeds(value: object) -> str | None:
+    if _is_whole(value):
+        return None if 1 <= value <= MOST_SEEDS else f"must be in 1..{MOST_SEEDS}, or a list of seeds"  # type: ignore[operator]  # a number
+    return _seed_list(value)
+
+
+def _seed_list(value: object) -> str | None:
+    listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    if listed and 1 <= len(value) <= MOST_SEEDS and all(_is_whole(seed) for seed in value):  # type: ignore[arg-type,attr-defined]  # a list
+        return None
+    return "must be a whole number >= 1 or a list of seeds, like 3 or [0, 1, 2]"
+
+
+def _names(value: object) -> str | None:
+    if isinstance(value, str):  # with commas
+        return None
+    if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
+        return None
+    return 'must be a list of names, like ["hifl", "fedavg"]'
+
+
+def _variants(value: object) -> str | None:
+    sections = isinstance(value, Mapping) and all(
+        isinstance(label, str) and isinstance(section, Mapping) for label, section in value.items()
+    )
+    return None if sections else 'must be settings by label, like {"mine": {"method": "hifl", ...}}'
+
+
+def _grid(value: object) -> str | None:
+    named = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    return None if named else 'must be values by setting, like {"cloud.alpha": [0.5, 0.7]}'
+
+
+def _by(value: object) -> str | None:
+    return None if isinstance(value, str) else 'must be the name of a metric, like "communications"'
+
+
+CHECKS: dict[str, Callable[[Any], str | None]] = {
+    "config": _config,
+    "file": _file,
+    "directory": _directory,
+    "folder": _directory,
+    "data": _data,
+    "own_data": _own_data,
+    "model": _model,
+    "own_model": _own_model,
+    "indices": _indices,
+    "progress": _function,
+    "pause": _function,
+    "processes": _processes,
+    "watcher": _watcher,
+    "seeds": _seeds,
+    "fit_seeds": _seed_list,
+    "check_seeds": _seed_list,
+    "methods": _names,
+    "partitions": _names,
+    "check_policies": _names,
+    "variants": _variants,
+    "grid": _grid,
+    "by": _by,
+}
+
+
+def _is_path(value: object) -> bool:
+    """Return whether this can be a path; bytes cannot, and no name holds a zero."""
+    if not isinstance(value, str | os.PathLike):
+        return False
+    path = os.fspath(value)
+    return isinstance(path, str) and "\0" not in path
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _as_keywords(settings: Mapping[Any, Any]) -> str:
+    first = next(iter(settings), None)
+    return "run(**settings)" if first is None else f"run(**{{{first!r}: ...}})"
+
+
+def _shown(value: object) -> str:
+    """Return a value in few words: an array or a model would fill the screen."""
+    if not isinstance(value, str | int | float | bytes | list | tuple | dict | set):
+        return f"a {type(value).__name__}" if not isinstance(value, type) else f"the class {value.__name__}"
+    text = repr(value) if not isinstance(value, list | tuple | dict | set) or len(value) <= 5 else ""
+    return text if text and len(text) <= 60 else f"a {type(value).__name__}"
