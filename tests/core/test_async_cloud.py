@@ -472,7 +472,7 @@ def test_a_mixing_rule_that_raises_is_as_it_was_and_its_error_passes_through():
     ("result", "told"),
     [
         (lambda weights, update: np.zeros(3, np.float32), r"got float32 of shape \(3,\)"),
-        (lambda weights, update: weights.astype(np.float64), r"got float64 of shape \(1,\)"),
+        (lambda weights, update: weights.astype(np.int64), r"got int64 of shape \(1,\)"),
         (lambda weights, update: [0.0], "got list"),
     ],
 )
@@ -498,7 +498,9 @@ class Counting(Stateful):
         return self.answer()
 
 
-@pytest.mark.parametrize("answer", [lambda: 1 // 0, lambda: math.nan, lambda: "two", lambda: None])
+@pytest.mark.parametrize(
+    "answer", [lambda: 1 // 0, lambda: math.nan, lambda: "two", lambda: None, lambda: -3, lambda: 1j]
+)
 def test_a_policy_that_fails_is_as_if_it_had_not_been_asked(answer):
     cloud = make(policy=Counting(answer))
     with pytest.raises((ZeroDivisionError, ProtocolError)):

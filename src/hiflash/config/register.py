@@ -18,6 +18,8 @@ def register_method(name: str, about: str, settings: Mapping[str, Any], *, repla
 
     `replace` allows a name that you registered before.
     """
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"the method {name} needs settings by key, got {type(settings).__name__}")
     before = METHODS.get(name)
     add_part(METHODS, "method", name, Recipe(about, dict(settings)), replace=replace)
     try:

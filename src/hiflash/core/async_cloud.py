@@ -11,7 +11,7 @@ import numpy as np
 from hiflash.core.cloud import Cloud, Lease
 from hiflash.core.mixing import Mixing
 from hiflash.core.state import Attempt
-from hiflash.core.thresholds.policy import CloudView, LeaseView, ThresholdPolicy, admits
+from hiflash.core.thresholds.policy import REFUSE, CloudView, LeaseView, ThresholdPolicy, admits
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Cancel,
@@ -150,9 +150,10 @@ class AsyncCloud(Cloud):
         """Return the policy's threshold; a policy that fails is as if it had never been asked."""
         with Attempt(self.policy):
             threshold = self.policy.decide(view, edge)
-            if not (isinstance(threshold, int | float | np.number) and threshold == threshold):
+            number = isinstance(threshold, int | float | np.integer | np.floating)
+            if not (number and (threshold >= 0 or threshold == REFUSE)):
                 raise ProtocolError(
-                    f"{type(self.policy).__name__}.decide must return a number (-1 refuses), "
+                    f"{type(self.policy).__name__}.decide must return a number >= 0, or {REFUSE} to refuse, "
                     f"got {str(threshold)[:60]}"
                 )
             return threshold
@@ -189,15 +190,13 @@ class AsyncCloud(Cloud):
         """Return what the mixing rule makes of an update, if that is a model or None."""
         with np.errstate(over="ignore", invalid="ignore"):
             mixed = self.mixing.mix(self.weights, update, lease.base, lease.edge, staleness)
-        if mixed is None or (
-            isinstance(mixed, np.ndarray)
-            and mixed.shape == self.weights.shape
-            and mixed.dtype == self.weights.dtype
-        ):
-            return mixed
-        got = (
-            f"{mixed.dtype} of shape {mixed.shape}" if isinstance(mixed, np.ndarray) else type(mixed).__name__
-        )
+        if mixed is None:
+            return None
+        got = type(mixed).__name__
+        if isinstance(mixed, np.ndarray):
+            if mixed.shape == self.weights.shape and mixed.dtype.kind == "f":
+                return mixed.astype(np.float32, copy=False)
+            got = f"{mixed.dtype} of shape {mixed.shape}"
         raise ProtocolError(
             f"{type(self.mixing).__name__}.mix must return the next model, {self.weights.dtype} of shape "
             f"{self.weights.shape}, or None to buffer the update, got {got}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,14 +69,18 @@ def as_labels(values: Any, where: str) -> np.ndarray:
         bad = np.flatnonzero(~np.isfinite(y) | (y != np.round(y)) | (np.abs(y) > 2**53))
         if len(bad):
             raise DataError(f"{where}: sample {bad[0]} has {y[bad[0]]}, expected a whole number.")
+    if y.dtype.kind == "u" and y.max() > np.iinfo(np.int64).max:
+        raise DataError(f"{where}: {y.max()} is too large. Number the classes from 0.")
     return y.astype(np.int64, copy=False)
 
 
 def stack_samples(samples: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
     """Return `x, y` of a map-style torch dataset of `(x, label)`."""
-    if not (hasattr(samples, "__getitem__") and hasattr(samples, "__len__")):
+    indexed = hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
+    if not indexed or isinstance(samples, type | Mapping):
+        kind = f"the class {samples.__name__}" if isinstance(samples, type) else type(samples).__name__
         raise DataError(
-            f"{where}: expected a map-style dataset (with len and indexing), got {type(samples).__name__}. "
+            f"{where}: expected a map-style dataset (with len and indexing by number), got {kind}. "
             "Collect an iterable one into arrays and use Dataset.from_arrays."
         )
     features: list[np.ndarray] = []

@@ -15,6 +15,7 @@ from .arrays import as_features, as_labels, same_dtype, stack_samples
 
 __all__ = ["Dataset", "stratified_split"]
 
+MOST_CLASSES = 100_000  # every client has a count of each: with more, those alone would fill the memory
 _CHUNK = 128  # samples held in float64 at a time: no copy of a whole dataset, and in cache it is faster
 
 
@@ -36,6 +37,7 @@ class Dataset:
     writers: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         for part, x, y in (("train", self.x, self.y), ("test", self.x_test, self.y_test)):
             where = f"dataset '{self.name}', {part} part"
             if x.dtype not in (np.uint8, np.float32) or y.dtype != np.int64:
@@ -102,7 +104,7 @@ class Dataset:
         features, features_test = same_dtype(features, features_test, f"dataset '{name}'")
         if classes is None:
             classes = 1 + max((int(part.max()) for part in (labels, labels_test) if len(part)), default=0)
-        return cls(name, features, labels, features_test, labels_test, int(classes), owners)
+        return cls(name, features, labels, features_test, labels_test, classes, owners)
 
     @classmethod
     def from_torch(
@@ -121,6 +123,27 @@ class Dataset:
         x, y = stack_samples(train, f"dataset '{name}', train part")
         x_test, y_test = (None, None) if test is None else stack_samples(test, f"dataset '{name}', test part")
         return cls.from_arrays(x, y, x_test, y_test, classes=classes, name=name, test_fraction=test_fraction)
+
+    def _check_kinds(self) -> None:
+        """Raise unless every field is of the kind that all other checks rely on."""
+        where = f"dataset {self.name!r}"
+        if not isinstance(self.name, str):
+            raise DataError(f"{where}: the name must be a text, got {type(self.name).__name__}.")
+        for field, axes in (("x", None), ("y", 1), ("x_test", None), ("y_test", 1), ("writers", 1)):
+            array = getattr(self, field)
+            if array is None and field == "writers":
+                continue
+            if not isinstance(array, np.ndarray) or array.ndim < 1 or axes not in (None, array.ndim):
+                got = f"shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+                wanted = "a flat array" if axes else "an array [n, ...]"
+                raise DataError(f"{where}: {field} must be {wanted}, got {got}. Use Dataset.from_arrays.")
+        if isinstance(self.classes, bool) or not isinstance(self.classes, int | np.integer):
+            raise DataError(f"{where}: classes must be a whole number, got {self.classes!r}.")
+        if not 1 <= self.classes <= MOST_CLASSES:
+            raise DataError(
+                f"{where}: {self.classes} classes (the highest label and one, if not given) are not in "
+                f"1..{MOST_CLASSES}. Number the classes from 0: np.unique(y, return_inverse=True)[1]."
+            )
 
     def digest(self) -> str:
         """Return a sha256 of everything that a run can see of the data: equal digests, equal data."""
@@ -163,8 +186,8 @@ class Dataset:
 
 def stratified_split(y: np.ndarray, test_fraction: float, where: str) -> tuple[np.ndarray, np.ndarray]:
     """Return sorted train and test indices with `test_fraction` of every class in test, always the same."""
-    if not 0 < test_fraction < 1:
-        raise DataError(f"{where}: test_fraction must lie between 0 and 1, got {test_fraction}.")
+    if not isinstance(test_fraction, int | float) or not 0 < test_fraction < 1:
+        raise DataError(f"{where}: test_fraction must lie between 0 and 1, got {test_fraction!r}.")
     stream = rng(0, "split")
     test: list[np.ndarray] = []
     for label in np.unique(y):

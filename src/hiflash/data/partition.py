@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,11 @@ def partition(
 
 def own_indices(indices: Sequence[Any], n: int) -> Partition:
     """Return your own lists of sample indices (one per client, of `n` samples) as a checked partition."""
+    if isinstance(indices, str | bytes | Mapping) or not hasattr(indices, "__len__"):
+        raise DataError(
+            f"own partition: expected a list with the sample indices of every client, got "
+            f"{type(indices).__name__}."
+        )
     if len(indices) == 0:
         raise DataError("own partition: it has no clients. Give one list of sample indices per client.")
     checked = []

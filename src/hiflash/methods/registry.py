@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hiflash.agents import find_agent
 from hiflash.core.mixing import Buffer, Delta, Interpolate, Mixing, TierWeighting
@@ -109,7 +109,12 @@ def register_mixing(name: str, make: Callable[[Config, int], Mixing], *, replace
     BatchNorm, which a rule that adds differences should interpolate instead. `replace` allows a name that
     you registered before.
     """
-    add_part(MIXINGS, "mixing rule", name, make, replace=replace)
+
+    def checked(config: Config, trained: int) -> Mixing:
+        return _with_methods("mixing rule", name, make(config, trained), ("mix", "snapshot", "restore"))
+
+    _check_function("mixing rule", name, make)
+    add_part(MIXINGS, "mixing rule", name, checked, replace=replace)
 
 
 def register_threshold(
@@ -119,7 +124,12 @@ def register_threshold(
 
     `replace` allows a name that you registered before.
     """
-    add_part(THRESHOLDS, "threshold", name, Part(name, "registered by the user", make), replace=replace)
+
+    def checked(config: Config) -> ThresholdPolicy:
+        return _with_methods("threshold", name, make(config), ("decide", "snapshot", "restore"))
+
+    _check_function("threshold", name, make)
+    add_part(THRESHOLDS, "threshold", name, Part(name, "registered by the user", checked), replace=replace)
 
 
 def registered() -> bool:
@@ -129,10 +139,28 @@ def registered() -> bool:
 
 _OWN: set[tuple[str, str]] = set()
 
+Made = TypeVar("Made")
+
+
+def _check_function(kind: str, name: str, make: object) -> None:
+    if not callable(make):
+        raise ConfigError(f"the {kind} {name} needs a function that makes one, got {type(make).__name__}")
+
+
+def _with_methods(kind: str, name: str, part: Made, methods: tuple[str, ...]) -> Made:
+    """Return a user's own part if it has these methods; the cloud checks what they return."""
+    missing = [method for method in methods if not callable(getattr(part, method, None))]
+    if missing or isinstance(part, type):
+        raise ConfigError(
+            f"what makes the {kind} {name} must return an object with the methods {', '.join(methods)}, got "
+            f"{'the class ' + part.__name__ if isinstance(part, type) else type(part).__name__}"
+        )
+    return part
+
 
 def add_part(table: dict[str, Any], kind: str, name: str, part: Any, *, replace: bool) -> None:
     """Put a user's own part into a table; a name that is taken needs `replace`, and to be the user's."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
         raise ConfigError(f"a {kind} is named with lower-case letters, digits and _, got {name!r}")
     if name in table and (kind, name) not in _OWN:
         raise ConfigError(f"{name} is a {kind} that HiFlash brings; choose another name")

@@ -9,19 +9,20 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from hiflash.config import Config
 from hiflash.data import Dataset
 from hiflash.errors import ConfigError
-from hiflash.study.cells import MOST_SEEDS
+from hiflash.study.cells import MOST_CELLS
 
 __all__ = ["check_arguments"]
 
 NEEDED = ("folder", "processes", "fit_seeds", "check_seeds")
 CALLED = {"file": "config", "folder": "directory", "own_data": "data", "own_model": "model"}
+PLAIN = (str, bytes, int, float, type(None))
 WATCHED = ("started", "progress", "finished")
 
 
@@ -43,7 +44,7 @@ def _config(value: object) -> str | None:
 
 def _file(value: object) -> str | None:
     if isinstance(value, Mapping):
-        return f"must be the path of a TOML file; settings are keywords: {_as_keywords(value)}"
+        return "must be the path of a TOML file; settings are keywords, like method='hifl' or **settings"
     return None if _is_path(value) else "must be the path of a TOML file; settings are keywords"
 
 
@@ -97,7 +98,7 @@ def _function(value: object) -> str | None:
 
 
 def _processes(value: object) -> str | None:
-    return None if _is_whole(value) and 1 <= value <= 1024 else "must be a whole number in 1..1024"  # type: ignore[operator]  # a number
+    return None if _is_whole(value) and 1 <= value <= 1024 else "must be a whole number in 1..1024"
 
 
 def _watcher(value: object) -> str | None:
@@ -109,13 +110,12 @@ def _watcher(value: object) -> str | None:
 
 def _seeds(value: object) -> str | None:
     if _is_whole(value):
-        return None if 1 <= value <= MOST_SEEDS else f"must be in 1..{MOST_SEEDS}, or a list of seeds"  # type: ignore[operator]  # a number
+        return None if 1 <= value <= MOST_CELLS else f"must be in 1..{MOST_CELLS}, or a list of seeds"
     return _seed_list(value)
 
 
 def _seed_list(value: object) -> str | None:
-    listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    if listed and 1 <= len(value) <= MOST_SEEDS and all(_is_whole(seed) for seed in value):  # type: ignore[arg-type,attr-defined]  # a list
+    if isinstance(value, Sequence) and 1 <= len(value) <= MOST_CELLS and all(map(_is_whole, value)):
         return None
     return "must be a whole number >= 1 or a list of seeds, like 3 or [0, 1, 2]"
 
@@ -125,12 +125,13 @@ def _names(value: object) -> str | None:
         return None
     if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
         return None
-    return 'must be a list of names, like ["hifl", "fedavg"]'
+    return "must be a list of names"
 
 
 def _variants(value: object) -> str | None:
     sections = isinstance(value, Mapping) and all(
-        isinstance(label, str) and isinstance(section, Mapping) for label, section in value.items()
+        isinstance(label, str) and isinstance(section, Mapping) and isinstance(section.get("method"), str)
+        for label, section in value.items()
     )
     return None if sections else 'must be settings by label, like {"mine": {"method": "hifl", ...}}'
 
@@ -178,18 +179,14 @@ def _is_path(value: object) -> bool:
     return isinstance(path, str) and "\0" not in path
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _as_keywords(settings: Mapping[Any, Any]) -> str:
-    first = next(iter(settings), None)
-    return "run(**settings)" if first is None else f"run(**{{{first!r}: ...}})"
 
 
 def _shown(value: object) -> str:
     """Return a value in few words: an array or a model would fill the screen."""
-    if not isinstance(value, str | int | float | bytes | list | tuple | dict | set):
-        return f"a {type(value).__name__}" if not isinstance(value, type) else f"the class {value.__name__}"
-    text = repr(value) if not isinstance(value, list | tuple | dict | set) or len(value) <= 5 else ""
-    return text if text and len(text) <= 60 else f"a {type(value).__name__}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    few = isinstance(value, list | tuple | dict | set) and len(value) <= 5
+    text = repr(value) if few or isinstance(value, PLAIN) else ""
+    return text if 0 < len(text) <= 60 else type(value).__name__

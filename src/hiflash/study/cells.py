@@ -11,7 +11,16 @@ from hiflash.config import Config
 from hiflash.errors import ConfigError
 from hiflash.methods.registry import THRESHOLDS
 
-__all__ = ["Cell", "Watcher", "check_count", "listed", "policy_settings", "seed_numbers", "split_own"]
+__all__ = [
+    "MOST_CELLS",
+    "Cell",
+    "Watcher",
+    "check_count",
+    "listed",
+    "policy_settings",
+    "seed_numbers",
+    "split_own",
+]
 
 MOST_CELLS = 100_000
 

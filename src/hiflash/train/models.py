@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
 
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
@@ -19,6 +20,7 @@ __all__ = [
     "FlatModel",
     "batch_norm_spans",
     "build_model",
+    "check_output",
     "femnist_cnn",
     "initial_weights",
     "lenet",
@@ -88,7 +90,7 @@ def initial_weights(make_model: Callable[[], nn.Module], seed: int) -> tuple[Wei
     """Return torch's own initialisation under `seed`, its specification, and how much of it is trained."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        flat = FlatModel(make_model(), torch.device("cpu"))
+        flat = FlatModel(_checked(make_model()), torch.device("cpu"))
     return flat.values.numpy().copy(), flat.spec, flat.trainable
 
 
@@ -104,6 +106,47 @@ def batch_norm_spans(module: nn.Module) -> Spans:
             spans[-1:] = [(spans[-1][0], stop)] if joins else [*spans[-1:], (start, stop)]
         start = stop
     return tuple(spans)
+
+
+def check_output(output: object, classes: int) -> None:
+    """Raise unless this is one number per sample and class, which is what a loss needs."""
+    if not isinstance(output, Tensor):
+        raise ConfigError(
+            f"the model must return a tensor with one number for each of {classes} classes, got "
+            f"{type(output).__name__}; return the logits alone"
+        )
+    if output.ndim != 2 or output.shape[1] < classes:
+        got = tuple(output.shape[1:])
+        raise ConfigError(
+            f"the model gives {got} for a sample, and should one number for each of {classes} classes"
+        )
+    if not output.is_floating_point():
+        raise ConfigError(f"the model must return floats, got {output.dtype}; return the logits themselves")
+
+
+def _checked(module: object) -> nn.Module:
+    """Return a model that can be trained, or say why it cannot; only a user's own may be none."""
+    if not isinstance(module, nn.Module):
+        raise ConfigError(
+            f"model must be a torch module or return one, got {type(module).__name__}; "
+            "a function needs a return statement"
+        )
+    parameters = list(module.named_parameters())
+    if any(is_lazy(tensor) for _, tensor in parameters):
+        raise ConfigError(
+            "the model has lazy layers of unknown shape; call it once with a sample before you return it"
+        )
+    if not any(tensor.requires_grad for _, tensor in parameters):
+        which = "no parameters" if not parameters else "only frozen parameters (requires_grad is False)"
+        raise ConfigError(f"the model has {which}, so there is nothing to train; unfreeze or add a layer")
+    for name, tensor in (*parameters, *module.named_buffers()):
+        odd = tensor.is_floating_point() or tensor.is_complex() or name in dict(parameters)
+        if odd and tensor.dtype != torch.float32:
+            raise ConfigError(
+                f"the model's {name} is {tensor.dtype}, and models are trained and sent in torch.float32; "
+                "call model.float()"
+            )
+    return module
 
 
 class FlatModel:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
-from hiflash.train.models import FlatModel
+from hiflash.train.models import FlatModel, check_output
 from hiflash.train.task import Solver, TaskResult
 
 __all__ = ["Samples", "TorchTrainer", "clip_factor", "resolve_device", "task_batches"]
@@ -157,13 +157,34 @@ class TorchTrainer:
             raise ConfigError(
                 f"the model cannot run samples of shape {tuple(x.shape[1:])}: {problem}"
             ) from error
-        if logits.ndim != 2 or logits.shape[1] < classes:
-            got = tuple(logits.shape[1:])
-            raise ConfigError(
-                f"the model gives {got} for a sample, and should one number for each of {classes} classes"
-            )
+        check_output(logits, classes)
+        self._probe_batch_of_one()
         self.flat.load(start)
         return draws
+
+    def _probe_batch_of_one(self) -> None:
+        """Raise if a client has a batch of one sample and the model cannot train on it, as with BatchNorm."""
+        sizes = [len(part) for part in self.samples.indices]
+        short = [
+            client
+            for client, size in enumerate(sizes)
+            if size % self.solver.batch == 1 or self.solver.batch == 1
+        ]
+        if not short:
+            return
+        x = self.samples.x
+        try:
+            with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+                self.flat.module(x[:1])
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            size = sizes[short[0]]
+            raise ConfigError(
+                f"BatchNorm cannot train on a batch of one sample, and with client.batch = {self.solver.batch} the "
+                f"last batch of client {short[0]}, who has {size}, is one; choose another client.batch or "
+                "data.partition, or use GroupNorm"
+            ) from error
 
 
 def _generator_state(device: torch.device) -> Tensor:
