@@ -208,3 +208,49 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+SAMPLES, LABELS = np.zeros((10, 3), np.float32), np.arange(10) % 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"y": [0, 1] * 4 + [10**9] * 2}, r"1000000001 classes .* are not in 1\.\.100000.*np\.unique"),
+        ({"classes": 10**9}, r"are not in 1\.\.100000"),
+        ({"classes": 0}, r"are not in 1\.\.100000"),
+        ({"classes": "2"}, "classes must be a whole number, got '2'"),
+        ({"classes": 1.5}, "classes must be a whole number, got 1.5"),
+        ({"classes": True}, "classes must be a whole number, got True"),
+        ({"test_fraction": "0.2"}, "test_fraction must lie between 0 and 1, got '0.2'"),
+        ({"test_fraction": None}, "test_fraction must lie between 0 and 1, got None"),
+        ({"name": 5}, "the name must be a text, got int"),
+        ({"y": np.array([0, 2**64 - 1] * 5, np.uint64)}, "18446744073709551615 is too large"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        Dataset.from_arrays(**{"x": SAMPLES, "y": LABELS, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("x", [[1.0]], r"x must be an array \[n, \.\.\.\], got list. Use Dataset.from_arrays"),
+        ("x", np.float32(3), r"x must be an array \[n, \.\.\.\], got float32"),
+        ("y", LABELS[:, None], r"y must be a flat array, got shape \(10, 1\)"),
+        ("y_test", None, "y_test must be a flat array, got NoneType"),
+        ("writers", 5, "writers must be a flat array, got int"),
+        ("classes", "2", "classes must be a whole number"),
+    ],
+)
+def test_a_dataset_made_by_hand_is_checked_as_well(field: str, value: Any, said: str) -> None:
+    arrays = {"x": SAMPLES, "y": LABELS, "x_test": SAMPLES, "y_test": LABELS}
+    with pytest.raises(DataError, match=said):
+        Dataset(**{"name": "mine", **arrays, "classes": 2, field: value})
+
+
+@pytest.mark.parametrize("samples", [dict.fromkeys(range(4), (SAMPLES[0], 1)), list, np.ndarray])
+def test_a_torch_dataset_is_an_object_indexed_by_numbers(samples: Any) -> None:
+    with pytest.raises(DataError, match="expected a map-style dataset"):
+        Dataset.from_torch(samples)

@@ -181,8 +181,8 @@ class TorchTrainer:
                 raise
             size = sizes[short[0]]
             raise ConfigError(
-                f"BatchNorm cannot train on a batch of one sample, and with client.batch = {self.solver.batch} the "
-                f"last batch of client {short[0]}, who has {size}, is one; choose another client.batch or "
+                "BatchNorm cannot train on a batch of one sample, and with client.batch = "
+                f"{self.solver.batch} the last batch of client {short[0]}, who has {size}, is one; choose another client.batch or "
                 "data.partition, or use GroupNorm"
             ) from error
 
