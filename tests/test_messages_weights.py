@@ -229,7 +229,7 @@ def test_a_header_of_a_hundred_thousand_tensors_is_refused_unread(monkeypatch):
     header = {f"t{k}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for k in range(100_000)}
     data = pack(header)
     monkeypatch.setattr("hiflash.weights.json.loads", lambda text: pytest.fail("the header was parsed"))
-    with pytest.raises(ProtocolError, match="a model header may have 65536 bytes"):
+    with pytest.raises(ProtocolError, match="a model header must fit in the file and in 65536 bytes"):
         from_bytes(data, SPEC)
 
 

@@ -46,11 +46,11 @@ class StorageError(RunError):
 
 
 class DamageError(RunError):
-    """A saved file with other bytes than HiFlash wrote: flipped, cut off, zeroed, edited."""
+    """A saved file whose bytes have changed since HiFlash wrote it: flipped, cut off, zeroed, edited."""
 
 
 class ProtocolError(HiFlashError):
-    """An event that a state machine cannot accept from an engine that follows the protocol."""
+    """An event or a value that breaks the protocol between clients, edges, cloud and engine."""
 
 
 class Paused(Exception):  # noqa: N818  # not an error: the run can go on from where it stopped

@@ -1,4 +1,4 @@
-"""What a lease is expected to take: moving averages of what edge rounds and the WAN took before."""
+"""Expected times of a lease: moving averages over past edge rounds and WAN transfers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ OBSERVED = 0.2  # weight of the newest observation in the moving averages
 
 
 class EdgeCosts(NamedTuple):
-    """What an edge expects its next lease to take: seconds of client work, of sending, and of waiting."""
+    """Expected seconds of an edge's next lease.
+
+    `compute_s` and `send_s` are sums over clients; `down_s`, `train_s` and `up_s` follow one another.
+    """
 
     compute_s: float
     send_s: float
@@ -21,7 +24,7 @@ class EdgeCosts(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Return whether every number is one that time can have."""
+        """Return whether every number is a finite duration."""
         return min(self) >= 0 and sum(self) < math.inf
 
     @property
@@ -31,7 +34,7 @@ class EdgeCosts(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Moving averages of what one edge round and the WAN took; at first the declared means."""
+    """Moving averages of the times of one edge round and of the WAN; they begin as the declared means."""
 
     compute_s: float
     send_s: float
@@ -60,13 +63,13 @@ class Estimates(NamedTuple):
         return Estimates(self.compute_s, self.send_s, self.round_s, self.down_s, up_s)
 
     def of_cluster(self, declared: Estimates) -> Estimates:
-        """Return the declared means of a new cluster; what is known of the WAN stays."""
+        """Return the declared means of a new cluster, with the WAN's averages kept."""
         return Estimates(
             declared.compute_s, declared.send_s, declared.round_s, down_s=self.down_s, up_s=self.up_s
         )
 
     def costs(self, rounds: int) -> EdgeCosts:
-        """Return what a lease of so many edge rounds is expected to take."""
+        """Return the expected costs of a lease with this number of edge rounds."""
         return EdgeCosts(
             compute_s=rounds * self.compute_s,
             send_s=rounds * self.send_s,

@@ -2,7 +2,8 @@
 
 Messages are plain frozen data. They carry `now` in seconds of the receiver's clock, and nothing in them
 refers to a file, a socket or a process. `Cloud.handle` and `Edge.handle` take the events below and return
-the effects. Messages of every lease are tuples, which are made in a third of a frozen dataclass's time.
+the effects. Most messages of a lease are named tuples: making one takes a third of the time of a frozen
+dataclass.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ __all__ = [
 ]
 
 Weights: TypeAlias = npt.NDArray[np.float32]
-"""A model as one flat float32 vector; a `weights.Spec` says which part of it is which tensor."""
+"""A model as one flat float32 vector; a `weights.Spec` maps its parts to tensors."""
 
 
 class Promise:
-    """A model that is still to be computed. Executors say how, in a subclass; edges only hand it on."""
+    """A model that is not computed yet. Executors subclass it to describe the work; edges only pass it on."""
 
     __slots__ = ()
 
@@ -84,7 +85,7 @@ class CheckIn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """An edge has started, or started again: what it had of the model and of its requests is gone."""
+    """An edge has started or restarted: it has no model and does not know its last request."""
 
     edge: int
     now: float
@@ -92,7 +93,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The answer to `Hello`: the edge's last request, after which it goes on counting."""
+    """The answer to `Hello`: the edge's last request id. The edge counts on from there."""
 
     edge: int
     request_id: int
@@ -101,7 +102,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
-    """An edge between two leases has another cluster, with so many samples; with none it asks for nothing."""
+    """The cluster of an edge has changed between two leases and now has `examples` samples.
+
+    Without samples the edge has nothing to train, and the cloud drops its check-in.
+    """
 
     edge: int
     examples: int
@@ -124,7 +128,8 @@ class Grant:
 class Refuse(NamedTuple):
     """No grant this time.
 
-    The policy said no (`refused`), a threshold would be broken (`waited`), or the costs are no durations.
+    The policy said no (`refused`), a lease would become too stale (`waited`), or a declared cost is negative,
+    infinite or NaN (`costs`).
     """
 
     edge: int
@@ -160,7 +165,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The call an edge makes between edge rounds."""
+    """An edge asks between two edge rounds whether to go on."""
 
     edge: int
     lease_id: int
@@ -178,7 +183,7 @@ class Proceed:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The answer to `Progress` when the lease can no longer be fresh enough."""
+    """The answer to `Progress` if the lease is already too stale or has ended: stop."""
 
     edge: int
     lease_id: int
@@ -187,7 +192,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """An edge gives its lease back: too few of its clients delivered something usable."""
+    """An edge gives its lease back: too few of its clients delivered a usable model."""
 
     edge: int
     lease_id: int
@@ -197,7 +202,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The moment at which waiting check-ins are answered; also when expiry and deadlines are noticed."""
+    """The time for the cloud to answer waiting check-ins, end expired leases and close overdue rounds."""
 
     index: int
     now: float
@@ -205,7 +210,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The cloud wants to know how good this version of the model is before it goes on."""
+    """The cloud asks for the recall of every class under this version, and waits for the answer."""
 
     version: int
     now: float
@@ -213,7 +218,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The answer: the share of each class's test samples that are right, None if nobody can tell."""
+    """The answer to `Measure`: the share of correct test samples per class, None if it is unknown."""
 
     recall: tuple[float, ...] | None
     now: float
@@ -221,7 +226,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The cloud ended a lease that nobody used in time."""
+    """The cloud ended a lease without an upload; `reason` says why."""
 
     edge: int
     lease_id: int
@@ -231,7 +236,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class RoundApplied:
-    """A round or buffer closed: these leases make up the new version, or were in vain below the quorum."""
+    """A round or buffer closed: `leases` made the new version, or `dropped` missed the quorum."""
 
     version: int
     leases: tuple[int, ...]
@@ -240,7 +245,7 @@ class RoundApplied:
 
 
 class Assignment(NamedTuple):
-    """Some local steps of one client, from whatever model its edge round starts with."""
+    """Some local steps of one client. They start from the model of its edge round."""
 
     client: int
     first_step: int
@@ -263,7 +268,7 @@ class ClientTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientUpdate:
-    """What a client made of a task. `compute_s` is the client's own word; its edge measures the rest."""
+    """The result of a client task. The client reports `compute_s`; its edge measures all other times."""
 
     client: int
     lease_id: int
@@ -277,7 +282,7 @@ class ClientUpdate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """An edge starts an edge round from a model: these clients have until `deadline`."""
+    """An edge starts an edge round: the clients in `work` train from `model` and have until `deadline`."""
 
     edge: int
     lease_id: int
@@ -289,9 +294,9 @@ class Round:
 
 
 class Report(NamedTuple):
-    """All that came of an edge round at once, told by whoever knows it without asking the clients.
+    """The outcome of a whole edge round in one event, from a simulator that needs no client messages.
 
-    `model` is the promise of what they made, None where nothing is trained.
+    `model` is the promise of the combined model, None where nothing is trained.
     """
 
     lease_id: int
@@ -313,7 +318,7 @@ class Deadline:
 
 
 class Ask(NamedTuple):
-    """An edge is told to ask for the model."""
+    """Tells an edge to check in."""
 
     now: float
 
@@ -321,8 +326,8 @@ class Ask(NamedTuple):
 class Received(NamedTuple):
     """An answer of the cloud reaches its edge.
 
-    `took_s` are the seconds that the model was on its way: down for a grant, up for a verdict, None if
-    nobody knows. Whoever runs the edge measures them: two machines' clocks cannot be subtracted.
+    `took_s` is the transfer time of the model in seconds: the download for a grant, the upload for a verdict,
+    None if it is unknown. The edge's engine measures it: the clocks of two machines cannot be subtracted.
     """
 
     answer: CloudAnswer
@@ -332,10 +337,10 @@ class Received(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recluster:
-    """An edge between two leases gets another cluster, whose rounds are expected to take so long.
+    """The cluster of an edge changes between two leases.
 
-    `entering` maps each new client to the steps it has taken so far: its data order and learning rate go on
-    from there. `estimates` is None if nobody is left.
+    `entering` maps each new client to its local steps so far: its data order and learning rate continue from
+    there. `estimates` has the expected times of the new cluster, None if it has no clients.
     """
 
     leaving: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Named random streams: what is drawn depends on the name alone, never on the order of calls."""
+"""Named random streams: the numbers depend on seed and name alone, never on the order of calls."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def rng(seed: int, *names: int | str) -> np.random.Generator:
     True
     """
     key = np.array(_key(seed, names), np.uint64)
-    bits = np.random.Philox(_Key(key))  # type: ignore[arg-type]  # numpy forgot these
+    bits = np.random.Philox(_Key(key))  # type: ignore[arg-type]  # numpy's annotation leaves them out
     return np.random.Generator(bits)
 
 
 def once(seed: int, *names: int | str) -> np.random.Generator:
-    """Return the generator of the same stream for a draw made at once: the thread's next call takes it over.
+    """Return the stream of `rng` for immediate use: the thread's next call resets the same generator.
 
     >>> int(once(0, "slot", 3).integers(1000)) == int(rng(0, "slot", 3).integers(1000))
     True
@@ -36,9 +36,9 @@ def once(seed: int, *names: int | str) -> np.random.Generator:
 
 
 class Streams:
-    """Streams whose names begin alike and end in numbers, for many draws made at once.
+    """Streams for immediate use whose names share a beginning and end in numbers.
 
-    What they share is hashed once, which makes a stream ready in two thirds of the time.
+    The shared beginning is hashed only once, so a stream is ready in two thirds of the time.
 
     >>> int(Streams(0, "slot").once(3).integers(1000)) == int(rng(0, "slot", 3).integers(1000))
     True
@@ -48,7 +48,7 @@ class Streams:
         self._begun = _hash(f"{repr([seed, *names])[:-1]}, ")
 
     def once(self, *numbers: int) -> np.random.Generator:
-        """Return the generator of the stream that ends so, lent like that of `once`."""
+        """Return the stream whose name ends in these numbers, for immediate use as in `seeding.once`."""
         named = self._begun.copy()
         named.update(f"{', '.join(map(str, numbers))}]".encode())
         return _lent.begin(_words.unpack(named.digest()))
@@ -78,11 +78,11 @@ class _Key(ISeedSequence):
 
 
 class _Lent(threading.local):
-    """One generator for each thread, put back to the beginning of a stream: to build one takes far longer."""
+    """One generator per thread, reset to the beginning of a stream: building a new one takes far longer."""
 
     def __init__(self) -> None:
         self.generator = np.random.Generator(np.random.Philox(0))
-        # As Philox begins: counter at zero, nothing drawn ahead.
+        # The initial state of Philox: counter at zero, buffer empty.
         self.state: dict[str, Any] = {
             "bit_generator": "Philox",
             "state": {"counter": (0, 0, 0, 0), "key": (0, 0)},

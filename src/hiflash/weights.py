@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
-"""Parts of a flat vector, each from a first entry up to, and without, a last one."""
+"""Parts of a flat vector as pairs of start and stop; stop is excluded."""
 
 HEADER_LIMIT = 64 * 1024
 
@@ -68,7 +68,7 @@ def weighted_mean(models: Iterable[Weights], counts: Sequence[int]) -> Weights:
         if mean is None:
             mean, term = model.astype(np.float64), np.empty(model.shape)
             mean *= count / total
-        else:  # in place: pages for new arrays would cost more than the sums
+        else:  # in place: allocating new arrays would cost more than the sums
             term[...] = model
             term *= count / total
             mean += term
@@ -87,7 +87,7 @@ def cut(weights: Weights, spans: Spans) -> Weights:
 
 
 def graft(weights: Weights, spans: Spans, values: Weights) -> Weights:
-    """Return a model with other values in the parts that were `cut`."""
+    """Return a copy of a model with `values` in the parts that `cut` would return."""
     grafted, taken = weights.copy(), 0
     for start, stop in spans:
         grafted[start:stop] = values[taken : taken + stop - start]
@@ -119,16 +119,18 @@ def to_bytes(weights: Weights, spec: Spec) -> bytes:
 
 
 def from_bytes(data: bytes, spec: Spec) -> Weights:
-    """Return the model in a safetensors file whose every name, shape and type is the specification's.
+    """Return the model in a safetensors file; its names, shapes and types must match the specification.
 
-    The header is measured before it is parsed, and only the tensors the specification names are read,
+    The length of the header is checked before it is parsed, and only tensors of the specification are read,
     so hostile bytes cost no more than their length.
     """
     if len(data) < 8:
         raise ProtocolError(f"a model needs a header of 8 bytes, got {len(data)} bytes")
     header_bytes = int.from_bytes(data[:8], "little")
     if header_bytes > min(HEADER_LIMIT, len(data) - 8):
-        raise ProtocolError(f"a model header may have {HEADER_LIMIT} bytes, this one claims {header_bytes}")
+        raise ProtocolError(
+            f"a model header must fit in the file and in {HEADER_LIMIT} bytes, this one claims {header_bytes}"
+        )
     try:
         header = json.loads(data[8 : 8 + header_bytes])
     except (ValueError, RecursionError) as error:

@@ -98,7 +98,7 @@ def test_another_agent_cannot_go_on_with_a_run(
     with pytest.raises(Paused):
         run_tiny(directory=tmp_path / "run", pause=lambda: next(asked) > 100, **with_agent(agent_file))
     save_agent(agent_file, make_agent(seed=1))
-    with pytest.raises(RunError, match=r"was begun with agent .* use the same agent"):
+    with pytest.raises(RunError, match=r"began with agent .* use the same agent"):
         resume_tiny(tmp_path / "run")
     agent_file.unlink()
     with pytest.raises(ConfigError, match="does not exist"):
@@ -116,7 +116,9 @@ def test_a_wrong_agent_is_an_error_before_anything_is_written(
         save_agent(path, make_agent(edges=10))
     elif content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"does not exist|not an agent|for 10 edges, and here are 4"):
+    with pytest.raises(
+        ConfigError, match=r"does not exist|not an agent|for 10 edges, but this federation has 4"
+    ):
         run_tiny(directory=tmp_path / "run", **with_agent(path))
     assert not (tmp_path / "run").exists()
 
@@ -226,7 +228,7 @@ def test_the_option_agent_of_a_run(
     assert main([*run, "--agent=agent.safetensors", "--cloud.threshold=3", "--name=b"]) == 2
     assert "--agent and --cloud.threshold are both given" in capsys.readouterr().err
     assert main([*run, "--agent=agent.safetensors", "--federation.edges=2", "--name=b"]) == 2
-    assert "the agent is for 4 edges, and here are 2" in capsys.readouterr().err
+    assert "the agent is for 4 edges, but this federation has 2" in capsys.readouterr().err
     assert not (tmp_path / "runs/b").exists()
     assert main(["run", "--resume=runs/a", "--agent=agent.safetensors"]) == 2
     assert "leave out cloud.agent, cloud.threshold" in capsys.readouterr().err

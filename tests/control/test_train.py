@@ -174,7 +174,7 @@ def test_the_papers_network_is_tied_to_its_edges(tmp_path):
     assert agent.edges == 4
     small = {**SMALL, "cloud.threshold": "agent", "cloud.agent": save, "stop.communications": 10}
     assert hiflash.run(Config(**small)).communications == 10
-    with pytest.raises(ConfigError, match="4 edges, and here are 5"):
+    with pytest.raises(ConfigError, match="4 edges, but this federation has 5"):
         hiflash.run(Config(**{**small, "federation.edges": 5}))
 
 

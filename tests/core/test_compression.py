@@ -104,7 +104,7 @@ def test_bytes_of_another_length_are_refused(name: str) -> None:
 
 def test_an_entry_outside_of_the_model_is_refused() -> None:
     payload = np.array([10, 0, 1], "<u4").tobytes() + f32(1, 1, 1).tobytes()
-    with pytest.raises(ProtocolError, match="entry 10 of a model with 10 values"):
+    with pytest.raises(ProtocolError, match="entry 10 is outside a model of 10 values"):
         codec_of("topk").decode(payload)
 
 

@@ -1,4 +1,4 @@
-"""What decides: cloud, edges and the rules they follow, as state machines without I/O.
+"""Cloud, edges and the rules they follow, as state machines without I/O.
 
 May import the vocabulary (messages, weights, seeding, errors); of other libraries only numpy.
 """

@@ -1,4 +1,4 @@
-"""Rules that make one model of many, and what each withstands: plain functions of flat vectors.
+"""Aggregation rules: plain functions that make one model of many.
 
 Median and trimmed mean: Yin et al. 2018. Krum and multi-Krum: Blanchard et al. 2017. One set of rules
 serves edges and the synchronous cloud. Models come sorted by id: sums are taken, and ties broken, in
@@ -24,7 +24,7 @@ COLUMNS = 1 << 16  # coordinates sorted at once: a copy of all models in double 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How models are combined. `mean` and `norm_clip` weigh by samples, the others every model alike."""
+    """A rule with its parameters. `mean` and `norm_clip` weight models by samples, the others equally."""
 
     name: str = "mean"
     trim: float = 0.0
@@ -34,7 +34,7 @@ class Rule:
 
     @property
     def least(self) -> int:
-        """Return the fewest models that the rule can be applied to.
+        """Return the smallest number of models that the rule accepts.
 
         >>> Rule("krum", byzantine=2).least
         7
@@ -44,7 +44,7 @@ class Rule:
         return max(2 * self.byzantine + 3, self.byzantine + 2 + self.keep)
 
     def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
-        """Return one model of at least `least` finite ones that all started from `base`."""
+        """Return the combination of at least `least` finite models, all trained from `base`."""
         if self.name == "median":
             return trimmed_mean(models, (len(models) - 1) // 2)
         if self.name == "trimmed_mean":
@@ -53,7 +53,7 @@ class Rule:
             return krum(models, self.byzantine, self.keep)
         if self.name == "norm_clip":
             models = [clip_towards(base, model, self.clip_norm) for model in models]
-        if len(models) == 1:  # its own mean; the clients of flat methods are all alone
+        if len(models) == 1:  # it is its own mean; flat methods have one client per edge
             return models[0]
         return weighted_mean(models, counts)
 
@@ -64,10 +64,10 @@ MEAN = Rule()
 def combine_clients(
     updates: Sequence[ClientUpdate], quorum: int, base: Weights, rule: Rule = MEAN
 ) -> tuple[Weights, tuple[int, ...]] | None:
-    """Return what a rule makes of the usable client models and whose they are, None below the quorum.
+    """Return the combination of the usable client models, and their clients; None below the quorum.
 
-    One NaN poisons a mean for ever, so a client whose model is not finite counts as one that never
-    answered, and the weights of the others are renormalised. `base` is the model they started from.
+    One NaN spoils a mean for ever, so models that are not finite are left out, and the weights of the others
+    are renormalised. `base` is the model that the clients started from.
     """
     usable = sorted((u for u in updates if finite(u.weights)), key=lambda u: u.client)
     if len(usable) < max(quorum, rule.least):
@@ -92,7 +92,7 @@ def trimmed_mean(models: Sequence[Weights], trimmed: int) -> Weights:
 
 
 def krum(models: Sequence[Weights], byzantine: int, keep: int) -> Weights:
-    """Return the mean of the `keep` models that lie closest to their n - byzantine - 2 nearest others."""
+    """Return the mean of the `keep` models that are closest to their n - byzantine - 2 nearest neighbours."""
     nearest = len(models) - byzantine - 2
     # The first entry of a sorted row is the distance of a model to itself.
     scores = np.sort(_squared_distances(models), axis=1)[:, 1 : nearest + 1].sum(axis=1)

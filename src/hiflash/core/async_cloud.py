@@ -1,4 +1,4 @@
-"""The asynchronous cloud: mixes what arrives at once and controls how stale it may be."""
+"""The asynchronous cloud: it mixes in every edge model on arrival and limits its staleness."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ ENFORCEMENTS = ("admit", "discard", "cancel")
 class AsyncCloud(Cloud):
     """Scheduler and updater of the paper in one strictly sequential state machine.
 
-    If `slotted`, one waiting edge drawn uniformly is answered at each `Slot`; else every check-in is
-    answered at once. At most `concurrency` leases are out: when one comes back, edges that wait are drawn
-    uniformly and answered until the place is taken. Whoever is turned away may ask again after `slot_s`.
+    If `slotted`, each `Slot` answers one waiting edge, drawn uniformly. Otherwise every check-in is answered
+    at once. At most `concurrency` leases are open: without slots, a `Slot` draws waiting edges uniformly and
+    answers them until the limit is reached or no edge waits. A refused edge may ask again after `slot_s`.
 
-    `enforce` says what a threshold does: `admit` starts an edge only if every lease is expected to stay
-    fresh enough, `discard` starts any and refuses late uploads, `cancel` is `discard` that also tells an
-    edge between its rounds when going on is useless.
+    `enforce` says what a threshold does. `admit` grants only if every lease is expected to stay within its
+    threshold. `discard` grants always and rejects late uploads. `cancel` is like `discard`, and also stops an
+    edge between rounds when its lease is already too stale.
     """
 
     STATE = (*Cloud.STATE, "buffered")
@@ -72,13 +72,13 @@ class AsyncCloud(Cloud):
         self.slotted = slotted
         self.concurrency = concurrency
         self.cost_unit_s = cost_unit_s
-        self._first_draw = (-1, 0, 0)  # slot, how many waited, and which of them is first
+        self._first_draw = (-1, 0, 0)  # slot, number of waiting edges, position drawn among them
         self._viewed: tuple[tuple[float, int, int, int], CloudView] | None = None
         self.buffered: tuple[int, ...] = ()  # leases whose updates wait in the mixing rule's buffer
 
     def view(self, now: float) -> CloudView:
-        """Return what a policy may look at; asked twice, it is made once."""
-        state = (now, self.version, self.next_lease, len(self.leases))  # no lease is new, none has gone
+        """Return the cloud as a policy sees it; the view is cached until something changes."""
+        state = (now, self.version, self.next_lease, len(self.leases))  # the last two change with the leases
         if self._viewed is None or self._viewed[0] != state:
             leases = [
                 LeaseView(held.edge, held.base_version, held.threshold, held.granted_at, max(now, held.eta))
@@ -103,11 +103,11 @@ class AsyncCloud(Cloud):
 
     @property
     def answerable(self) -> bool:
-        """Return whether somebody waits for whom there may be a place."""
+        """Return whether an edge waits and another lease is allowed."""
         return bool(self.waiting) and len(self.leases) < self.concurrency
 
     def asked(self, slot: Slot) -> int | None:
-        """Return whose check-in this slot will answer first, None if it will answer nobody's."""
+        """Return the edge that this slot will answer first, None if it will answer none."""
         return self._idle[self._first(slot.index)] if self.answerable else None
 
     def _answer_check_in(self, check_in: CheckIn) -> list[CloudEffect]:
@@ -124,7 +124,7 @@ class AsyncCloud(Cloud):
         return effects
 
     def _first(self, index: int) -> int:
-        """Return the place in line of whom a slot answers first; asked twice, it is drawn once."""
+        """Return the position in `_idle` that a slot answers first; it is drawn only once."""
         waiting = len(self._idle)
         if self._first_draw[:2] != (index, waiting):
             place = int(self._slots.once(index).integers(waiting))
@@ -147,7 +147,7 @@ class AsyncCloud(Cloud):
         return [self._grant(edge, threshold, now)]
 
     def _decide(self, view: CloudView, edge: int) -> float:
-        """Return the policy's threshold; a policy that fails is as if it had never been asked."""
+        """Return the policy's threshold; if the policy fails, its state stays as before."""
         with Attempt(self.policy):
             threshold = self.policy.decide(view, edge)
             number = isinstance(threshold, int | float | np.integer | np.floating)
@@ -161,7 +161,7 @@ class AsyncCloud(Cloud):
     def _progress(self, call: Progress) -> list[CloudEffect]:
         lease = self.leases.get(call.lease_id)
         if lease is not None and lease.edge != call.edge:
-            lease = None  # nobody learns about, or ends, another edge's lease
+            lease = None  # an edge can neither inspect nor end another edge's lease
         if self.enforce == "cancel" and (lease is None or self.stale(call.lease_id)):
             if lease is not None:
                 self._end(lease, "cancelled", call.now)
@@ -176,7 +176,7 @@ class AsyncCloud(Cloud):
             self.buffered = (*self.buffered, lease.lease_id)
             return self._verdict(lease, "buffered", staleness, upload.now), []
         if not finite(mixed):
-            attempt.undo()  # a refused update leaves no trace in the rule either
+            attempt.undo()  # a rejected update must not change the rule's state either
             return self._rejection(upload, staleness, "not finite"), []
         self.weights = mixed
         self.version += 1
@@ -187,7 +187,7 @@ class AsyncCloud(Cloud):
         return self._verdict(lease, "applied", staleness, upload.now), follow
 
     def _mix(self, lease: Lease, update: Weights, staleness: int) -> Weights | None:
-        """Return what the mixing rule makes of an update, if that is a model or None."""
+        """Return the result of the mixing rule; raise if it is neither a model nor None."""
         with np.errstate(over="ignore", invalid="ignore"):
             mixed = self.mixing.mix(self.weights, update, lease.base, lease.edge, staleness)
         if mixed is None:

@@ -1,4 +1,4 @@
-"""Malicious clients: what they send instead of what they have trained."""
+"""Malicious clients: they send other models than they have trained."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["HONEST", "Attack", "draw_malicious"]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """Who is malicious and in what way. Flipped labels are no matter of models: they are in the data."""
+    """The malicious clients, and how they change their models. Flipped labels are in the data instead."""
 
     kind: str = "none"
     scale: float = 1.0
     malicious: frozenset[int] = frozenset()
 
     def tamper(self, task: Assignment | ClientTask, trained: Weights, base: Weights) -> Weights:
-        """Return what the client of a task sends: `trained`, unless it is malicious."""
+        """Return the model that the client of a task sends: `trained`, unless the client is malicious."""
         if task.client not in self.malicious:
             return trained
         with np.errstate(over="ignore", invalid="ignore"):  # a model that overflows is dropped like NaN
@@ -30,7 +30,7 @@ class Attack:
                 return base - np.float32(self.scale) * (trained - base)
             if self.kind == "scale":
                 return base + np.float32(self.scale) * (trained - base)
-            if self.kind == "noise":  # a stream for every task: it cannot matter who computes it, or when
+            if self.kind == "noise":  # one stream per task: the same noise wherever it is computed
                 stream = rng(task.seed, "attack", task.client, task.first_step)
                 noise = stream.standard_normal(len(trained), dtype=np.float32)
                 return trained + np.float32(self.scale) * noise
@@ -43,7 +43,7 @@ HONEST = Attack()
 
 
 def draw_malicious(clients: int, share: float, seed: int) -> frozenset[int]:
-    """Return which clients are malicious: the nearest whole number to `share` of them.
+    """Return the malicious clients: a `share` of all, rounded to a whole number.
 
     >>> len(draw_malicious(10, 0.25, seed=0))
     3

@@ -1,8 +1,8 @@
-"""The cloud as a state machine: the global model, its version, and the leases that are out.
+"""The cloud as a state machine: the global model, its version, and the open leases.
 
-A lease is the right to upload once for one grant. It is what makes an upload count exactly once, lets
-a dead edge be forgotten, and is the place where the staleness threshold lives. `Cloud` keeps the
-leases; `AsyncCloud` and `SyncCloud` decide when to grant them and what to do with what comes back.
+A lease is the right to upload once for one grant. With leases an upload counts exactly once, and the cloud
+can forget a dead edge. A lease also holds the staleness threshold. `Cloud` keeps the leases; `AsyncCloud` and
+`SyncCloud` decide when to grant them and what to do with uploads.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thou
 
 
 @record
-@dataclass(slots=True, eq=False)  # not frozen, which takes four times as long to make; nothing changes one
+@dataclass(slots=True, eq=False)  # frozen ones take four times as long to make; nothing changes a lease
 class Lease:
-    """A grant that is out: who has it, from which model, how stale it may come back, and until when.
+    """An open grant: its edge, base model, threshold and expiry.
 
     `received` is the base as it reached the edge: the same array unless downloads are compressed.
     """
@@ -65,7 +65,7 @@ class Lease:
 
 
 class Cloud(Stateful):
-    """Leases and the checks every upload passes, whatever the schedule. `handle` is the one door in."""
+    """The leases, and the checks of every upload under any schedule. Events enter through `handle` only."""
 
     STATE: ClassVar[tuple[str, ...]] = (
         "weights",
@@ -97,15 +97,15 @@ class Cloud(Stateful):
         self.download = download or Downlink()
         self.leases: dict[int, Lease] = {}
         self.waiting: dict[int, CheckIn] = {}
-        self._idle: list[int] = []  # its keys in order; to sort a thousand in every slot would dominate it
+        self._idle: list[int] = []  # sorted keys of `waiting`; sorting a thousand per slot is slow
         self.requests: dict[int, int] = {}
-        self.refusals: dict[int, Refuse] = {}  # the last one of each edge, in case it got lost on its way
+        self.refusals: dict[int, Refuse] = {}  # the last one of each edge, to repeat it if it got lost
         self.costs: dict[int, EdgeCosts] = {}
         self.verdicts: dict[int, Verdict] = {}
         self.next_lease = 1
 
     def handle(self, event: CloudEvent) -> list[CloudEffect]:
-        """Take one event and return what follows from it, in order; a wrong one changes nothing."""
+        """Take one event and return its effects in order; an invalid event changes nothing."""
         self._check(event)
         effects = self._expire(event.now)
         match event:
@@ -124,14 +124,14 @@ class Cloud(Stateful):
             case Measured():
                 effects += self._measured(event)
             case Hello():
-                self.download.forget(event.edge)  # it may have lost the model that changes are sent against
+                self.download.forget(event.edge)  # it may have lost the model that changes refer to
                 effects.append(Welcome(event.edge, self.requests.get(event.edge, 0), event.now))
             case _:
                 assert_never(event)
         return effects
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the whole state, what the edges have of the model included."""
+        """Return the whole state, including the edges' copies of the model."""
         return super().snapshot() | {"download": self.download.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -142,20 +142,20 @@ class Cloud(Stateful):
 
     @property
     def answerable(self) -> bool:
-        """Return whether a `Slot` now would answer somebody."""
+        """Return whether a `Slot` now would answer an edge."""
         return bool(self.waiting)
 
     @property
     def deadline(self) -> float:
-        """Return when the cloud wants a `Slot` at the latest."""
+        """Return the latest time at which the cloud needs a `Slot`."""
         return math.inf
 
     def stale(self, lease_id: int) -> bool:
-        """Return whether an upload under this lease is already known to be refused."""
+        """Return whether the cloud would certainly reject an upload under this lease."""
         lease = self.leases.get(lease_id)
         return lease is None or self.version - lease.base_version > lease.threshold
 
-    # What a schedule decides.
+    # Decisions of a schedule: subclasses override these.
 
     def _answer_check_in(self, check_in: CheckIn) -> list[CloudEffect]:
         raise NotImplementedError
@@ -170,17 +170,17 @@ class Cloud(Stateful):
         raise NotImplementedError
 
     def _measured(self, event: Measured) -> list[CloudEffect]:
-        """Return what follows from a measurement; nothing where nobody asked for one."""
+        """Return the effects of a measurement; there are none unless the schedule asked for it."""
         return []
 
     def _dropped(self, lease: Lease, now: float) -> list[CloudEffect]:
-        """Return what follows when a lease ends without an upload."""
+        """Return the effects of a lease that ends without a usable upload."""
         return []
 
-    # What holds for all of them.
+    # The same for all schedules.
 
     def _check(self, event: CloudEvent) -> None:
-        """Raise if an event comes from an edge that is not there; nothing has changed by then."""
+        """Raise if an event comes from an unknown edge, before anything changes."""
         match event:
             case CheckIn() | ClusterChange() | Hello():
                 edge = event.edge
@@ -197,14 +197,14 @@ class Cloud(Stateful):
         edge = check_in.edge
         held = next((lease for lease in self.leases.values() if lease.edge == edge), None)
         if held is not None and held.request_id == check_in.request_id:
-            return [self._grant_of(held)]  # the answer got lost on its way: give it again
+            return [self._grant_of(held)]  # the grant got lost: repeat it
         if check_in.request_id <= self.requests.get(edge, 0):
             refusal = self.refusals.get(edge)
             if refusal is not None and refusal.request_id == check_in.request_id:
-                return [refusal._replace(now=check_in.now)]  # this answer got lost: give it again
+                return [refusal._replace(now=check_in.now)]  # the refusal got lost: repeat it
             return []  # a replayed or reordered request changes nothing
         if not check_in.costs.valid:
-            return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN would win every race
+            return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN cannot be sorted
         effects: list[CloudEffect] = []
         if held is not None:  # the edge restarted and does not know its lease any more
             effects += self._end(held, "superseded", check_in.now)
@@ -282,7 +282,7 @@ class Cloud(Stateful):
         return [verdict, *follow]
 
     def _usable(self, lease: Lease, upload: Upload) -> Weights | str:
-        """Return the model of an upload, or why it must not reach the global one."""
+        """Return the model of an upload, or the reason to reject it."""
         update, examples = upload.weights, upload.examples
         if not (type(examples) is int and 0 < examples <= self.examples[lease.edge]):
             return "examples"
@@ -315,7 +315,7 @@ class Cloud(Stateful):
 
     def _recluster(self, change: ClusterChange) -> None:
         self.examples[change.edge] = change.examples
-        if not change.examples:  # nobody is left to train: it takes back what it asked for
+        if not change.examples:  # no client is left to train: drop the check-in
             if change.edge in self.waiting:
                 self._stop_waiting(change.edge)
             self.costs.pop(change.edge, None)
@@ -327,7 +327,7 @@ class Cloud(Stateful):
         return effects
 
     def _end(self, lease: Lease, reason: str, now: float) -> list[CloudEffect]:
-        """End a lease that brings nothing; a late upload under it will be told the reason."""
+        """End a lease without an upload; a late upload under it gets the same reason."""
         staleness = self.version - lease.base_version
         self._close(
             lease,

@@ -1,7 +1,7 @@
 """Smaller models on the way between edge and cloud: half precision, 8-bit integers, the largest entries.
 
-A codec turns a vector into the bytes that travel and back; what it loses is all that compression costs.
-`Downlink` and `Uplink` say which vector is sent: docs/compression.md has the protocol and the reasons.
+A codec turns a vector into a payload of bytes and back. Nothing else in compression loses precision.
+`Downlink` and `Uplink` choose the vector to send. docs/compression.md has the protocol and the reasons.
 
 Top-k with error feedback: Stich et al. 2018; feedback in both directions: Tang et al. 2019 (DoubleSqueeze).
 """
@@ -27,18 +27,18 @@ LEVELS = np.float32(127)
 
 
 class Codec(Protocol):
-    """A vector as bytes and back. A vector that is not finite stays so: the cloud must see and refuse it."""
+    """Turns a vector into bytes and back. NaN or infinity must remain visible: the cloud rejects them."""
 
     partial: bool
-    """Whether most entries are left out, so that they have to be sent another time."""
+    """Whether the codec leaves entries out, which must then be sent later."""
     payload_bytes: int
 
     def encode(self, vector: Weights) -> bytes:
-        """Return what travels, `payload_bytes` long."""
+        """Return the payload, `payload_bytes` long."""
         ...
 
     def decode(self, payload: bytes) -> Weights:
-        """Return what arrives."""
+        """Return the vector that the receiver gets."""
         ...
 
 
@@ -54,7 +54,7 @@ def make_codec(name: str, spec: Spec, share: float) -> Codec | None:
 
 
 class Half:
-    """Two bytes a value: within 2**-11 of it, and within 2**-25 below 2**-14."""
+    """Two bytes per value: a relative error of at most 2**-11, below 2**-14 an absolute one of 2**-25."""
 
     partial = False
 
@@ -62,7 +62,7 @@ class Half:
         self.payload_bytes = 2 * size
 
     def encode(self, vector: Weights) -> bytes:
-        """Return half-precision values; those beyond their range become its ends, and inf stays inf."""
+        """Return half-precision values, clipped to their range; infinity stays infinite."""
         limited = np.clip(vector, -HALF_MAX, HALF_MAX)
         np.copyto(limited, vector, where=np.isinf(vector))
         return limited.astype("<f2").tobytes()
@@ -74,7 +74,7 @@ class Half:
 
 
 class Int8:
-    """A byte a value and a scale per tensor, its largest magnitude / 127: within half a scale."""
+    """One byte per value and one scale per tensor (largest magnitude / 127): errors up to half a scale."""
 
     partial = False
 
@@ -84,7 +84,7 @@ class Int8:
         self.payload_bytes = int(self.sizes.sum()) + 4 * len(self.sizes)
 
     def encode(self, vector: Weights) -> bytes:
-        """Return scales and levels; a tensor with a value that is not finite gets such a scale."""
+        """Return scales and levels; a tensor with NaN or infinity gets a scale that is not finite."""
         scales = np.maximum.reduceat(np.abs(vector), self.starts) / LEVELS
         with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 in a tensor of zeros, x / inf, inf / inf
             levels = np.rint(vector / np.repeat(scales, self.sizes))
@@ -92,7 +92,7 @@ class Int8:
         return b"".join((scales.astype("<f4").tobytes(), levels.astype(np.int8).tobytes()))
 
     def decode(self, payload: bytes) -> Weights:
-        """Return levels times scales; those of a scale that is not finite are NaN."""
+        """Return levels times scales; a scale that is not finite makes its whole tensor NaN."""
         _check_length(payload, self.payload_bytes)
         scales = np.frombuffer(payload, "<f4", count=len(self.sizes))
         levels = np.frombuffer(payload, np.int8, offset=scales.nbytes).astype(np.float32)
@@ -112,7 +112,7 @@ class TopK:
         self.payload_bytes = 8 * self.kept
 
     def encode(self, vector: Weights) -> bytes:
-        """Return indices and values; of equal magnitudes the first, and what is not finite before all."""
+        """Return indices and values; NaN and infinity count as largest, and ties go to the lowest index."""
         magnitudes = np.where(np.isfinite(vector), np.abs(vector), np.float32(np.inf))
         last = np.partition(magnitudes, self.size - self.kept)[self.size - self.kept]
         larger, equal = np.flatnonzero(magnitudes > last), np.flatnonzero(magnitudes == last)
@@ -124,7 +124,7 @@ class TopK:
         _check_length(payload, self.payload_bytes)
         indices = np.frombuffer(payload, "<u4", count=self.kept)
         if indices.max() >= self.size:
-            raise ProtocolError(f"entry {indices.max()} of a model with {self.size} values")
+            raise ProtocolError(f"entry {indices.max()} is outside a model of {self.size} values")
         vector = np.zeros(self.size, np.float32)
         vector[indices] = np.frombuffer(payload, "<f4", offset=indices.nbytes)
         return vector
@@ -132,7 +132,7 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """The bytes of a model: as it is, to an edge for the first time, to an edge later, and to the cloud."""
+    """Bytes of a model: uncompressed, in an edge's first download, in later downloads, and in an upload."""
 
     model: int
     first_down: int
@@ -141,18 +141,18 @@ class Payloads:
 
     @classmethod
     def of(cls, model_bytes: int, download: Codec | None = None, upload: Codec | None = None) -> Payloads:
-        """Return what these codecs make of a model."""
+        """Return the sizes of a model under these codecs."""
         down = model_bytes if download is None else download.payload_bytes
         up = model_bytes if upload is None else upload.payload_bytes
-        # The largest changes say nothing to an edge that has no model yet.
+        # A partial codec sends changes, and an edge without a model has nothing to add them to.
         first = model_bytes if download is not None and download.partial else down
         return cls(model_bytes, first, down, up)
 
 
 class Downlink(Stateful):
-    """The cloud's side of downloads: what each edge has of the global model, as far as that is needed.
+    """The cloud's side of downloads. With top-k, `held` is each edge's copy of the global model.
 
-    Top-k sends the change since the last download. What it leaves out is part of the next change.
+    Top-k sends the change since the edge's last download. Left-out entries are part of the next change.
     """
 
     STATE = ("held",)
@@ -173,18 +173,18 @@ class Downlink(Stateful):
         return self.held[edge]
 
     def forget(self, edge: int) -> None:
-        """Send an edge the whole model next time: it may have lost what it had."""
+        """Send an edge the whole model next time: it may have lost its copy."""
         self.held.pop(edge, None)
 
     def _whole(self, codec: Codec, weights: Weights) -> Weights:
-        """Return a model through the codec, the same array for all who get the same version."""
+        """Return a model after the codec; edges with the same version share one array."""
         if self._latest is None or self._latest[0] is not weights:
             self._latest = weights, _carry(codec, weights)
         return self._latest[1]
 
 
 class Uplink(Stateful):
-    """The edges' side of uploads: a change, and with top-k what earlier uploads left out (error feedback)."""
+    """The edges' side of uploads: a change, with top-k plus the entries left out before (error feedback)."""
 
     STATE = ("residuals",)
 
@@ -196,30 +196,31 @@ class Uplink(Stateful):
     def send(
         self, edge: int, model: Weights, received: Weights, base: Weights
     ) -> tuple[Weights, Weights | None]:
-        """Return an edge's model as the cloud rebuilds it, and what has to be sent another time.
+        """Return an edge's model as the cloud rebuilds it, and the residual to send later.
 
-        The change is against what the edge received; the cloud adds it to what it meant to send.
+        The edge sends its change from `received`, its copy after compression. The cloud adds the change to
+        `base`, the exact model.
         """
         if self.codec is None and received is base:
             return model, None
-        with np.errstate(over="ignore", invalid="ignore"):  # the cloud checks what comes out
+        with np.errstate(over="ignore", invalid="ignore"):  # the cloud checks the result
             change = model - received
             if edge in self.residuals:
                 change += self.residuals[edge]
             sent = change if self.codec is None else _carry(self.codec, change)
             left = change - sent if self.codec is not None and self.codec.partial else None
             rebuilt = base + sent
-        if self.variances is not None:  # a change that is a little off must not make one negative
+        if self.variances is not None:  # a rounded change must not make a variance negative
             np.maximum(rebuilt, 0, out=rebuilt, where=self.variances)
         return rebuilt, left
 
     def keep(self, edge: int, left: Weights) -> None:
-        """Remember what an upload left out, once the cloud has taken it."""
+        """Remember the residual of an upload that the cloud has accepted."""
         self.residuals[edge] = left
 
 
 def _variances(spec: Spec) -> np.ndarray | None:
-    """Return where the running variances of BatchNorm lie in a model, None if it has none."""
+    """Return a mask of BatchNorm's running variances, None if the model has none."""
     parts = [np.full(math.prod(shape), name.endswith("running_var")) for name, shape in spec.tensors]
     return np.concatenate(parts) if any(part.any() for part in parts) else None
 
@@ -230,4 +231,4 @@ def _carry(codec: Codec, vector: Weights) -> Weights:
 
 def _check_length(payload: bytes, expected: int) -> None:
     if len(payload) != expected:
-        raise ProtocolError(f"a model on its way has {expected} bytes, got {len(payload)}")
+        raise ProtocolError(f"a compressed model must have {expected} bytes, got {len(payload)}")

@@ -1,4 +1,4 @@
-"""What training and sending take (paper, section 5.2, system cost model), and how it fluctuates."""
+"""Times of training and sending (paper, section 5.2, system cost model), and how resources fluctuate."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class WanLink:
 class Fluctuation(Stateful):
     """Log-resources as AR(1) processes, one step per virtual second: `x <- rho x + sqrt(1 - rho^2) s xi`.
 
-    A resource is its mean times `exp(x)`. The process does not depend on who asks or when: second t is
-    made from second t - 1 and the stream (seed, "fluctuation", t).
+    A resource is its mean times `exp(x)`. Queries do not change the process: second t follows from second
+    t - 1 and the stream (seed, "fluctuation", t).
     """
 
     STATE = ("first", "states")
@@ -67,13 +67,13 @@ class Fluctuation(Stateful):
         self.seed = seed
         self.first = 0
         self.states: list[Floats] = [spread * self._noise(0)]
-        self._factors: dict[int, Floats] = {}  # of seconds that somebody asked for since time passed
+        self._factors: dict[int, Floats] = {}  # by second; emptied when time passes
 
     def factors(self, now: float) -> Floats:
-        """Return the factor on every resource's mean in the second that `now` lies in."""
+        """Return the factor on every resource's mean during the second of `now`."""
         second = int(now)
         if second < self.first:
-            raise ProtocolError(f"second {second} is forgotten; {self.first} is the first that is known")
+            raise ProtocolError(f"second {second} is forgotten; the first known second is {self.first}")
         while self.first + len(self.states) <= second:
             noise = self._noise(self.first + len(self.states))
             scale = math.sqrt(1 - self.rho**2) * self.spread
@@ -83,7 +83,7 @@ class Fluctuation(Stateful):
         return self._factors[second]
 
     def forget(self, now: float) -> None:
-        """Drop the seconds before `now`: nobody will ask for them again."""
+        """Drop the seconds before `now`: they are not needed again."""
         passed = min(int(now) - self.first, len(self.states) - 1)
         if passed > 0:
             del self.states[:passed]

@@ -39,12 +39,12 @@ from hiflash.seeding import once
 __all__ = ["Edge", "EdgeRules", "Workload", "Workloads"]
 
 Aggregate = Callable[[Sequence[ClientUpdate], int, Weights], tuple[Weights, Sequence[int]] | None]
-"""From updates, how many must be usable, and the model they started from, to a model and whose work it is."""
+"""Takes updates, the number that must be usable, and their base model. Returns a model and its clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a client does in every task, and how its learning rate decays with its own steps."""
+    """A client's share in every task: its samples, its steps, and its learning rate by its own steps."""
 
     examples: int
     steps: int
@@ -62,7 +62,7 @@ class Workload:
 
 
 class Workloads(Protocol):
-    """The workload of every client that may ever be in a cluster; all edges share it."""
+    """The workloads of all clients, inside and outside clusters; all edges share them."""
 
     def __getitem__(self, client: int, /) -> Workload:
         """Return the workload of a client."""
@@ -73,7 +73,7 @@ class Workloads(Protocol):
 class EdgeRules:
     """How the edges of a federation run their rounds.
 
-    `least` is what the rule of aggregation needs, however small the cluster. Without `trains` a round has
+    `least` is the smallest number of models that the aggregation rule accepts. Without `trains` a round has
     no assignments: only its timing counts.
     """
 
@@ -89,7 +89,7 @@ class EdgeRules:
 
 
 class Edge(Stateful):
-    """Trains its cluster for one lease after the other. `handle` is the one door to its state."""
+    """Trains its cluster, one lease after the other. Events enter through `handle` only."""
 
     STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
              "expected", "updates", "seen", "sent_at", "awaiting")  # fmt: skip
@@ -124,7 +124,7 @@ class Edge(Stateful):
         self.awaiting = 0  # the lease whose verdict is still to come
 
     def handle(self, event: EdgeEvent) -> list[EdgeEffect]:
-        """Take one event and return what follows from it; what is late or repeated changes nothing."""
+        """Take one event and return its effects; a late or repeated event changes nothing."""
         match event:
             case Received():
                 return self._receive(event)
@@ -152,7 +152,7 @@ class Edge(Stateful):
 
     @property
     def needed(self) -> int:
-        """Return how many clients of the current round must deliver something usable."""
+        """Return how many clients of the current round must deliver a usable model."""
         share = math.ceil(self.rules.quorum * len(self.expected) - 1e-9)  # 0.28 * 25 is a bit over 7
         return max(self.rules.least, share)
 
@@ -200,7 +200,7 @@ class Edge(Stateful):
     def _check_in(self, now: float) -> CheckIn:
         self.request_id += 1
         if self.rules.redraw == "grant":
-            self.rounds = self._draw_rounds(self.grants)  # a refusal does not roll the dice again
+            self.rounds = self._draw_rounds(self.grants)  # a refusal does not draw again
         return CheckIn(self.edge, self.request_id, self.estimates.costs(self.rounds), now)
 
     def _recluster(self, change: Recluster) -> None:
@@ -213,7 +213,7 @@ class Edge(Stateful):
             self.estimates = self.estimates.of_cluster(change.estimates)
 
     def _count_cluster(self) -> None:
-        """Work out what is asked of the cluster again and again."""
+        """Compute the cluster's clients, samples and steps once, for frequent use."""
         self.everyone = tuple(self.taken)
         held = [self.workloads[client] for client in self.everyone]
         self.examples = sum(workload.examples for workload in held)  # the most an upload may claim
@@ -242,7 +242,7 @@ class Edge(Stateful):
         for client in self.expected if self.rules.trains else ():
             workload, taken = self.workloads[client], self.taken[client]
             work.append(Assignment(client, taken, workload.steps, workload.rate(taken), self.rules.seed))
-            self.taken[client] = taken + workload.steps  # issued counts as taken, whatever becomes of it
+            self.taken[client] = taken + workload.steps  # assigned steps count, even if the update is lost
         deadline = now + self.rules.deadline_s
         return [Round(self.edge, grant.lease_id, self.index, model, tuple(work), deadline, now)]
 
@@ -266,12 +266,12 @@ class Edge(Stateful):
     def _close(self, now: float) -> list[EdgeEffect]:
         _, base = self._held()
         if isinstance(base, Promise):
-            raise ProtocolError(f"edge {self.edge} has a promise; what comes of it must be a report")
+            raise ProtocolError(f"edge {self.edge} has a promise, not weights; end its round with a Report")
         taken = [self.updates[client] for client in sorted(self.updates)]
         updates = [update for update, _, _ in taken]
         made = self.aggregate(updates, self.needed, base) if len(updates) >= self.needed else None
         model, clients = made or (None, ())
-        # Exact sums: the same whether they are made here or for the whole round at once.
+        # fsum is exact, so a simulator that sums in another order gets the same bits.
         compute_s = math.fsum(seconds for _, seconds, _ in taken)
         send_s = math.fsum(seconds for _, _, seconds in taken)
         return self._end_round(model, clients, compute_s, send_s, now)
@@ -289,7 +289,7 @@ class Edge(Stateful):
         self.estimates = self.estimates.observe_round(compute_s, send_s, now - self.started_at)
         self.index += 1
         if self.index < self.rounds:
-            self.expected, self.updates = (), {}  # nobody can report for a round that has not begun
+            self.expected, self.updates = (), {}  # no update can belong to a round that has not begun
             if self.rules.asks_between_rounds:
                 return [Progress(self.edge, grant.lease_id, now)]
             return self._start(now)

@@ -59,11 +59,11 @@ class Interpolate(Stateful):
 
 
 class Delta(Stateful):
-    """Adds what the edge changed: `u <- momentum u + (w_edge - w_base); w <- w + a u`.
+    """Adds the change of the edge model: `u <- momentum u + (w_edge - w_base); w <- w + a u`.
 
-    Interpolation drags the global model back towards the stale base; the difference does not. Only the
-    first `trained` entries are a sum of gradients, though: running statistics behind them are
-    interpolated, because a sum of differences of variances may turn negative.
+    Interpolation drags the global model back towards the stale base; adding the change does not. Only the
+    first `trained` entries are updated so. The running statistics after them are interpolated, because added
+    changes could make a variance negative.
     """
 
     STATE = ("direction",)
@@ -80,7 +80,7 @@ class Delta(Stateful):
     def mix(
         self, weights: Weights, update: Weights, base: Weights, edge: int, staleness: int
     ) -> Weights | None:
-        """Return the global model moved by the edge's difference."""
+        """Return the global model moved by the edge's change."""
         a = self.alpha * self.weighting(staleness)
         direction = (update - base)[: self.trained]
         if self.momentum and self.direction is not None:
@@ -94,9 +94,9 @@ class Delta(Stateful):
 class Buffer(Stateful):
     """FedBuff (Nguyen et al. 2022): `w <- w + alpha / K * sum of weighting(staleness) * (w_edge - w_base)`.
 
-    The model moves when the K-th update is in; before that an update is only added to the buffer. The
-    difference is against the version that was downloaded, however old it is by then. What lies behind the
-    `trained` entries is interpolated, as in `Delta`, with the mean of the K.
+    The first K - 1 updates only enter the buffer; the K-th moves the model. A change is relative to the
+    downloaded version, however old that is. The entries after the first `trained` are interpolated, as in
+    `Delta`, with the mean of the K updates.
     """
 
     STATE = ("total", "count")
@@ -129,8 +129,8 @@ class Buffer(Stateful):
 class TierWeighting(Stateful):
     """FedAT (Chai et al. 2021): `w = sum_i T_{M+1-i} / T * w_i`, tier 1 being the fastest.
 
-    Every tier's last model counts as often as the tier opposite in speed has reported, so slow tiers are
-    not drowned out. A tier that never reported holds the initial model.
+    T_i counts the reports of tier i. The last model of a fast tier is weighted by the count of a slow one and
+    vice versa, so slow tiers keep their influence. A tier that never reported holds the initial model.
     """
 
     STATE = ("initial", "models", "counts")

@@ -1,7 +1,7 @@
-"""Parts that declare themselves: a module of core ends with its `PARTS`, and the configuration reads them.
+"""Parts declare themselves: a module of core lists its parts in `PARTS`, and the configuration reads them.
 
-A part is something that a setting chooses by name. It brings the keys that belong to it, so that one more
-part is one more file.
+A part is a rule that a setting chooses by name. It declares its own keys, so a new part needs only one new
+file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["Key", "Part", "declared_keys", "discover", "readers"]
 
 @dataclass(frozen=True)
 class Key:
-    """A key of the configuration that belongs to a part: a whole number, a number or a text.
+    """A configuration key of a part: a whole number, a number or a text.
 
-    `low` and `high` are the smallest and the largest value, or length of a text. `allowed` says in words
-    what a text may be; for numbers the bounds say it. A key is an error beside parts that do not use it,
-    unless it may stand `anywhere`.
+    `low` and `high` bound the value, or the length of a text. `allowed` describes valid texts in words;
+    numbers need only the bounds. A key that the chosen part does not use is an error, unless the key is
+    allowed `anywhere`.
     """
 
     name: str
@@ -36,10 +36,10 @@ class Key:
 
 @dataclass(frozen=True)
 class Part:
-    """A named part: what it does in a sentence, what makes it, and its keys.
+    """A named part: a sentence about it, a function that makes it, and its keys.
 
-    `make` gets the configuration first. `reads` names keys that another part declares and this one uses too.
-    `problem` returns what is wrong between keys of a configuration that chose this part, or nothing.
+    The first argument of `make` is the configuration. `reads` names keys of other parts that this part uses
+    too. `problem` takes a configuration with this part and returns an error message, or None.
     """
 
     name: str

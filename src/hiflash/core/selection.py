@@ -1,4 +1,4 @@
-"""Who takes part in a synchronous round: anyone alike, or one latency tier at a time (TiFL)."""
+"""Participants of a synchronous round: drawn uniformly, or from one latency tier at a time (TiFL)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Selection(Protocol):
         ...
 
     def observe(self, recall: Sequence[float] | None) -> None:
-        """Take the share of each class's test samples that the model gets right; None if nobody can tell."""
+        """Take the share of correct test samples per class, None if it is unknown."""
         ...
 
     def choose(self, idle: Sequence[int], index: int) -> list[int]:
-        """Return the participants of round `index` among those that wait."""
+        """Return the participants of round `index`, chosen among the waiting edges."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Selection(Protocol):
 
 
 class UniformSelection(Stateful):
-    """So many participants drawn uniformly (FedAvg, HierFAVG)."""
+    """Draws a fixed number of participants uniformly (FedAvg, HierFAVG)."""
 
     def __init__(self, participants: int, seed: int) -> None:
         self.participants = participants
@@ -51,7 +51,7 @@ class UniformSelection(Stateful):
         return False
 
     def observe(self, recall: Sequence[float] | None) -> None:
-        """Ignore it."""
+        """Ignore the measurement."""
 
     def choose(self, idle: Sequence[int], index: int) -> list[int]:
         """Return a draw without replacement."""
@@ -62,8 +62,8 @@ class TierSelection(Stateful):
     """TiFL's adaptive selection (Chai et al. 2020): each round draws one latency tier, then its clients.
 
     Every `interval` rounds the model is measured for every tier, on the test set reweighted to the tier's
-    labels (`shares`, tiers x classes). Where the tier in use has not become more accurate, the less
-    accurate tiers become more probable. Every draw costs a tier one of its `credits`.
+    labels (`shares`, tiers x classes). If the accuracy of the current tier has not risen, the less accurate
+    tiers become more probable. Every draw costs a tier one of its `credits`.
     """
 
     STATE = ("credits", "probabilities", "current", "accuracies")
@@ -93,7 +93,7 @@ class TierSelection(Stateful):
         return self.shares is not None and (index - 1) % self.interval == 0
 
     def observe(self, recall: Sequence[float] | None) -> None:
-        """Take the measurement and change the probabilities if the current tier has not gained by it."""
+        """Take the measurement; change the probabilities if the current tier's accuracy has not risen."""
         if recall is None or self.shares is None:
             return
         before, self.accuracies = self.accuracies, (self.shares @ np.asarray(recall)).tolist()
@@ -102,12 +102,12 @@ class TierSelection(Stateful):
         self.probabilities = tier_probabilities(self.accuracies, self.credits)
 
     def choose(self, idle: Sequence[int], index: int) -> list[int]:
-        """Return clients of one tier that has credits, and of which somebody waits."""
+        """Return waiting clients of one tier; tiers without credits are drawn only if no other waits."""
         waiting = [sorted(tier.intersection(idle)) for tier in self.tiers]
         ready = [tier for tier, clients in enumerate(waiting) if clients]
         able = [tier for tier in ready if self.credits[tier] > 0] or ready
         weights = np.array([self.probabilities[tier] for tier in able])
-        if weights.sum() == 0:  # the only ones left are those least in need
+        if weights.sum() == 0:  # only tiers of probability 0 are left
             weights = np.ones(len(able))
         stream = rng(self.seed, "participants", index)
         self.current = int(stream.choice(able, p=weights / weights.sum()))

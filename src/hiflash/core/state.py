@@ -1,4 +1,4 @@
-"""State that can be taken out and put back: what checkpoints and replays are made of."""
+"""Snapshots of state, and how to restore them: the basis of checkpoints and replays."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def record(kind: Kind) -> Kind:
 
 
 def shared_record(kind: Kind) -> Kind:
-    """Let checkpoints hold this type, and keep it one object where several places hold the same one."""
+    """Let checkpoints hold this type, and restore several references to one object as one object."""
     SHARED.add(kind.__name__)
     return record(kind)
 
 
 class Restorable(Protocol):
-    """Something whose state can be taken out and put back."""
+    """An object with a state that can be saved and restored."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state."""
@@ -39,7 +39,7 @@ class Restorable(Protocol):
 
 
 class Attempt:
-    """A block in which a part may change its state: if the block raises, the part is as it was before."""
+    """A block in which a part may change its state: if the block raises, the state is restored."""
 
     __slots__ = ("before", "part")
 
@@ -55,12 +55,12 @@ class Attempt:
             self.undo()
 
     def undo(self) -> None:
-        """Put the part back to what it was when the block began."""
+        """Restore the part's state from the beginning of the block."""
         self.part.restore(self.before)
 
 
 class Stateful:
-    """Something whose whole state lies in the attributes that `STATE` names."""
+    """An object whose whole state lies in the attributes that `STATE` names."""
 
     STATE: ClassVar[tuple[str, ...]] = ()
 
@@ -75,7 +75,7 @@ class Stateful:
 
 
 def _apart(value: Any) -> Any:
-    """Return a copy of a container, so that going on does not change the snapshot.
+    """Return a copy of a container, so that later changes do not reach the snapshot.
 
     Arrays and messages need none: nothing changes them in place.
     """

@@ -31,7 +31,7 @@ __all__ = ["OpenRound", "SyncCloud"]
 @record
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenRound:
-    """A round under way: how many were granted, which leases still owe an upload, what has come."""
+    """A round under way: the number of grants, the leases without an upload so far, and the uploads."""
 
     size: int
     missing: frozenset[int]
@@ -39,15 +39,15 @@ class OpenRound:
     models: Mapping[int, tuple[int, Weights, int]] = field(default_factory=dict)
 
     def without(self, lease_id: int) -> OpenRound:
-        """Return the round when nothing is expected of a lease any more."""
+        """Return the round with one lease removed from `missing`."""
         return replace(self, missing=self.missing - {lease_id})
 
 
 class SyncCloud(Cloud):
-    """Grants the edges that `selection` chooses at once and combines them by a rule when all are in.
+    """Grants all edges of a round together, and combines their models by a rule when all have arrived.
 
-    With a deadline a round closes with whoever is in by then if that is at least `quorum` of it and
-    enough for the rule, and leaves the model unchanged otherwise.
+    `selection` chooses the edges. At its deadline a round closes with the models that have arrived. If they
+    are fewer than the `quorum` or than the rule accepts, the global model stays unchanged.
     """
 
     STATE = (*Cloud.STATE, "rounds", "round", "measuring")
@@ -79,7 +79,7 @@ class SyncCloud(Cloud):
 
     @property
     def deadline(self) -> float:
-        """Return when the open round closes whoever is missing."""
+        """Return when the open round closes even if uploads are missing."""
         return math.inf if self.round is None else self.round.deadline
 
     def snapshot(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class SyncCloud(Cloud):
 
     def _measured(self, event: Measured) -> list[CloudEffect]:
         if not self.measuring:
-            return []  # nobody asked, or somebody answered before
+            return []  # not asked for, or already answered
         self.measuring = False
         self.selection.observe(event.recall)
         return self._open_round(event.now) if self.answerable else []
@@ -128,7 +128,7 @@ class SyncCloud(Cloud):
         return list(grants)
 
     def _choose(self, number: int) -> list[int]:
-        """Return who takes part in a round; a selection that fails is as if it had never been asked."""
+        """Return the participants of a round; if the selection fails, its state stays as before."""
         with Attempt(self.selection):
             return self.selection.choose(self._idle, number)
 
@@ -161,7 +161,7 @@ class SyncCloud(Cloud):
         if len(order) < max(self.rule.least, self.quorum * closing.size - 1e-9):
             return [*effects, RoundApplied(self.version, (), order, now)]
         models = [closing.models[lease_id] for lease_id in order]
-        # Nothing but a round changes this model: it is still the one that all of them started from.
+        # Only rounds change the global model, so it is still the base of all these models.
         self.weights = self.rule.combine(
             [model for _, model, _ in models], [count for _, _, count in models], self.weights
         )

@@ -1,4 +1,4 @@
-"""When a cloud is due to be told the time: at slot boundaries, at once where there are none, at deadlines."""
+"""When the cloud gets a `Slot`: at slot boundaries (at once if there are no slots) and at deadlines."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["SlotTimer"]
 
 
 class SlotTimer(Stateful):
-    """Says when a cloud that has something to answer gets its next `Slot`.
+    """Schedules the next `Slot` of a cloud with check-ins to answer.
 
-    With `slot_s` that is the next slot boundary, never the same one twice; without, it is now.
+    With `slot_s` it is due at the next slot boundary, at most once per boundary; without, it is due now.
     """
 
     STATE = ("last_slot", "slot_due", "deadline")
@@ -26,7 +26,7 @@ class SlotTimer(Stateful):
         self.deadline = math.inf
 
     def schedule(self, cloud: Cloud, now: float) -> list[Slot]:
-        """Return the slots to deliver, each at its own `now`, that have not been scheduled before."""
+        """Return the new slots to deliver, each at its own `now`."""
         due = []
         if not self.slot_due and cloud.answerable:
             self.slot_due = True
@@ -41,5 +41,5 @@ class SlotTimer(Stateful):
         return due
 
     def passed(self, slot: Slot) -> None:
-        """Take note of a slot that was delivered."""
+        """Record that a slot was delivered."""
         self.slot_due, self.last_slot = False, max(self.last_slot, slot.index)

@@ -28,7 +28,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Constant:
-    """Always 1: age does not matter."""
+    """Always 1: staleness does not matter."""
 
     def __call__(self, staleness: int) -> float:
         """Return the weight."""

@@ -196,7 +196,9 @@ def test_a_snapshot_of_another_agent_is_refused():
 
 
 def test_an_agent_for_other_edges_is_refused_with_the_way_out():
-    with pytest.raises(ConfigError, match=r"for 2 edges, and here are 10; train one .* \"shared\""):
+    with pytest.raises(
+        ConfigError, match=r"for 2 edges, but this federation has 10; train an agent .* \"shared\""
+    ):
         AgentPolicy(drawn_agent("paper", 2), edges=10, threshold_max=16)
     for edges in (1, 2, 10):
         AgentPolicy(drawn_agent("shared", None), edges=edges, threshold_max=16)

@@ -1,20 +1,20 @@
 """Algorithm 3 for many clients: the clusters of `associate_reference`, found by looking at few pairs.
 
-An edge needs the client of lowest cost, and every cost changes when its cluster does. Three facts keep the
-search short. Only what a cheaper bound cannot rule out is evaluated by `Problem.costs`, so the numbers that
-are compared in the end, and with them ties and clusters, are those of the reference.
+An edge needs the client of lowest cost, and all its costs change when its cluster does. Three facts give
+cheap lower bounds that rule out most clients. `Problem.costs` evaluates the others, so the final comparisons
+use the numbers of the reference and lead to the same ties and clusters.
 
 1. JS is convex in the mixture p, and its slope is `g = log2(2t / (t + q)) / 2`. So for any t > 0
    `JS(p, q) >= A(t) + g(t) . p` with `A = sum(q log2(2q / (t + q))) / 2`: one matrix product bounds all
    clients of many edges from below. t is the cluster with a mean client added.
-2. Of an edge's clients the `POOL` with the lowest bounds are remembered, and the bound of the next one. With
-   t held fixed, a cluster that grew lowers the bounds outside the pool by no more than can be computed from
-   the largest `g . p` among them. While the pool's winner stays below that, nobody outside is looked at.
-3. What the tangent misses is a sum over classes of terms that are never negative, each at least
-   `kappa (p - t)^2` up to a bounded p. While clusters are small two more products, of squares and deviations,
-   rule out most of what is left, and the terms themselves, class by class, most of the rest.
+2. Each edge remembers a pool: the `POOL` clients with the lowest bounds. It also remembers the lowest bound
+   outside. When the cluster grows while t stays fixed, the bounds outside fall, at most by an amount that
+   follows from the largest `g . p`. A pool client whose cost is below the lowered bound beats all outside.
+3. The gap between JS and its tangent is a sum of one term per class. No term is negative, and each is at
+   least `kappa (p - t)^2` up to a bounded p. In small clusters, two more products (of squares and of
+   deviations) rule out most remaining clients. The exact terms, class by class, rule out most of the rest.
 
-Bounds are in single precision, lowered by more than that can be wrong.
+Bounds are in single precision, lowered by more than their rounding error.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
 POOL = 1024
-FIRST = 8  # clients of lowest bound that are evaluated at once, to have a cost to compare bounds with
-CAP = 5.0  # times a class's share in the target: up to there its square counts
-YOUNG = 8  # mean clients; in a cluster with more the tangent misses little
-FEW = 256  # so many clients are evaluated without looking for closer bounds
-EDGES, ROWS = 48, 512  # edges in one product, rows in one evaluation: what stays in the caches
+FIRST = 8  # clients of lowest bound to evaluate first: the other bounds are compared with their best cost
+CAP = 5.0  # fact 3 caps a client's share of a class at CAP times the target's share
+YOUNG = 8  # mean clients; in a larger cluster the gap of the tangent is small
+FEW = 256  # up to this many clients are evaluated without closer bounds
+EDGES, ROWS = 48, 512  # edges per product and rows per evaluation that fit in the caches
 SINGLE = 2.0**-24  # relative rounding error of single precision
 TINY = np.float32(1e-30)  # 0 log 0 = 0
 
@@ -136,7 +136,7 @@ class _Search:
         return [(edge, found[edge]) for edge in edges if edge in found]
 
     def _compact(self) -> None:
-        """Lay out in single precision, side by side, what is needed of clients not placed yet."""
+        """Copy the data of clients not placed yet into contiguous arrays of single precision."""
         self.clients = self.clients[self.alive[self.clients]]
         self.columns = np.ascontiguousarray(self.features[self.clients].T)
         self.off_columns = np.ascontiguousarray(self.deviations[self.clients].T)
@@ -160,10 +160,10 @@ class _Search:
         self.level_then, self.size_then, self.steepest = np.zeros((3, edges))
 
     def _tangents(self, edges: Counts) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return g, A, g . held, and how far rounding may lift a bound made of them, for every edge."""
+        """Return, for every edge, g, A, g . held, and the rounding error of a bound made of them."""
         q, held = self.problem.target, self.held[edges]
         t = (held + self.mean_size * q) / (self.size[edges] + self.mean_size)[:, None]
-        wanted = q > 0  # of other classes JS is p / 2: the slope is 1/2 at every t
+        wanted = q > 0  # for other classes the term of JS is p / 2, with slope 1/2 at every t
         slope = np.full_like(t, 0.5)
         slope[:, wanted] = np.log2(2 * t[:, wanted] / (t[:, wanted] + q[wanted])) / 2
         constant = (q[wanted] * np.log2(2 * q[wanted] / (t[:, wanted] + q[wanted]))).sum(axis=1) / 2
@@ -171,7 +171,7 @@ class _Search:
         return slope, constant, (slope * held).sum(axis=1), error + self.rounding
 
     def _from_pools(self, edges: Counts) -> list[tuple[int, int]]:
-        """Return the winners of those edges whose pool proves that nobody outside is cheaper."""
+        """Return (edge, cheapest client) where the pool proves that no client outside is cheaper."""
         weight, size = self.problem.weight, self.size[edges]
         slope, constant, level, error = self._tangents(edges)
         ids = self.ids[edges]
@@ -181,12 +181,12 @@ class _Search:
             np.dot(self.features.take(own, axis=0), direction, out=products[row])
         bounds = (products + level[:, None]) / np.maximum(self.sizes[ids] + size[:, None], 1)
         bounds = latency + weight * (constant[:, None] + bounds) - error[:, None]
-        # How far the bounds outside may have come down since the pool was made.
+        # The most that bounds outside may have fallen since the pool was made.
         risen = (self.slope_then[edges] * self.held[edges]).sum(axis=1) - self.level_then[edges]
         change = risen - (size - self.size_then[edges]) * self.steepest[edges]
         drop = np.minimum(change, 0) / np.maximum(size + self.sizes.min(), 1)
         limit = self.beyond[edges] + weight * drop - self.rounding
-        # A look at few gives a cost to compare with; then everybody whose bound is not above it.
+        # First evaluate a few clients, then every client whose bound does not exceed their best cost.
         count = min(FIRST, ids.shape[1])
         first = np.argpartition(bounds, count - 1, axis=1)[:, :count]
         rows = np.repeat(np.arange(len(edges)), count)
@@ -205,7 +205,7 @@ class _Search:
         return list(zip(edges[sure].tolist(), winners[sure].tolist(), strict=True))
 
     def _from_all(self, edges: Counts) -> list[tuple[int, int]]:
-        """Return the winners among all unassociated clients, and make pools where they will be of use."""
+        """Return (edge, cheapest client) among all unassociated clients, and make pools where they help."""
         weight, found, clients = np.float32(self.problem.weight), [], self.clients
         width = min(self.ids.shape[1], len(clients))
         slope, constant, level, error = self._tangents(edges)
@@ -231,7 +231,7 @@ class _Search:
             costs = self._costs_of(edge, near)
             winner = int(costs.argmin())
             found.append((edge, int(clients[near[winner]])))
-            # A pool is of use if few of it would have had to be evaluated this time.
+            # A pool helps if only few of its clients would have needed an evaluation this time.
             rivals = np.count_nonzero(bounds <= costs[winner])
             self.pooled[edge] = width == len(clients) or rivals < width // 8
             if self.pooled[edge]:
@@ -256,11 +256,11 @@ class _Search:
         t = (held + self.mean_size * q) / (size + self.mean_size)
         ends = [(held + CAP * q * s) / (size + s) for s in self.extremes]
         far = np.maximum(*ends)
-        # Where the cap may lie below t, the square would count what is not missed.
+        # Where the cap may lie below t, the square could exceed the gap.
         valid = (np.minimum(*ends) >= t) & (far > 1.1 * t) & (q > 0)
         t, far, q = np.where(valid, t, 1.0), np.where(valid, far, 2.0), np.where(valid, q, 1.0)
         missed = (far * np.log2(far / t) - (far + q) * np.log2((far + q) / (t + q))) / 2
-        # What is missed over the square falls with p, so it is smallest at the far end.
+        # The ratio of gap and square falls with p, so it is smallest at the far end.
         kappa = np.where(valid, missed / (far - t) ** 2, 0.0)
         excess = (held - self.problem.target * size) / (size + self.mean_size)
         square = kappa.astype(np.float32) @ self.square_columns
@@ -271,19 +271,19 @@ class _Search:
     def _narrow(
         self, edge: int, bounds: Singles, squares: tuple[Singles, Singles, np.float32] | None
     ) -> Counts:
-        """Return where the clients are that neither the bound nor a closer one, class by class, rules out.
+        """Return the positions of the clients that neither their bound nor a closer one rules out.
 
-        What the tangent misses of one class is `(p log2(p / t) - (p + q) log2((p + q) / (t + q))) / 2`.
+        The gap of the tangent in one class is `(p log2(p / t) - (p + q) log2((p + q) / (t + q))) / 2`.
         """
         q, held, size = self.problem.target, self.held[edge], self.size[edge]
         near = np.array([bounds.argmin()])
         best = self._costs_of(edge, near).min()
         near = np.flatnonzero(bounds <= best)
-        if len(near) <= FEW or size == 0:  # a union may have no samples, and then no divergence either
+        if len(near) <= FEW or size == 0:  # without any samples the divergence is 0, not JS
             return near
         t = (held + self.mean_size * q) / (size + self.mean_size)
         wanted = np.flatnonzero(q > 0)
-        # Classes that the cluster lacks come first: there the tangent misses most.
+        # Classes that the cluster lacks come first: there the gap is largest.
         labels = wanted[np.argsort(t[wanted] / q[wanted])].tolist()
         lower = bounds[near]
         if squares is not None:
@@ -318,14 +318,14 @@ class _Search:
         return near.take(np.flatnonzero(lower <= best))
 
     def _costs_of(self, edge: int, places: Counts) -> Floats:
-        """Return the costs of an edge's reachable clients that are at these places."""
+        """Return an edge's costs of the clients at these positions; infinite if it cannot reach them."""
         clients = self.clients[places]
         latency = self.problem.latency_ms[edge, clients]
         latency[self.latencies[edge, places] == np.inf] = np.inf
         return self._costs(np.array([edge]), clients, latency)
 
     def _costs(self, edges: Counts, clients: Counts, latency: Floats) -> Floats:
-        """Return the costs of pairs, as the reference computes them; an unreachable one's is infinite."""
+        """Return the costs of pairs as the reference computes them; infinite for unreachable pairs."""
         costs = np.full(len(clients), np.inf)
         edges = np.broadcast_to(edges, clients.shape)
         for start in range(0, len(clients), ROWS):

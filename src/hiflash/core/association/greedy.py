@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What an association knows: latencies and labels, and what is allowed.
+    """The inputs of an association: latencies and labels, and the limits of edges.
 
     `latency_ms` and the mask `reachable` are `[edges, clients]`, `counts` is `[clients, classes]`, `target`
     is LD_IID, `weight` is lambda. Without a mask every edge reaches every client.
@@ -59,9 +59,9 @@ class Problem:
         return sizes
 
     def costs(self, latency_ms: Floats, held: Counts, clients: Counts) -> Floats:
-        """Return COST of adding each client to a cluster that holds so many samples of every class.
+        """Return COST of adding each client to a cluster with `held` samples of every class.
 
-        `held` may also have a row per client. A union without any sample has no divergence.
+        `held` may also have a row per client. If neither cluster nor client has samples, the divergence is 0.
         """
         total = held.sum(axis=-1) + self.sizes[clients]
         mixed = (held + self.counts[clients]) / np.maximum(total, 1)[:, None]
@@ -97,7 +97,7 @@ def associate_reference(problem: Problem, stream: np.random.Generator) -> Cluste
         for client, edge in choose_edges(wishes, stream):
             clusters[edge].append(client)
             pool[client] = False
-        if pool.sum() == before:  # whom the others reach is placed, and their own edges are full
+        if pool.sum() == before:  # all edges that reach a remaining client are full
             place_rest(problem, clusters, np.flatnonzero(pool).tolist())
             break
     return [sorted(cluster) for cluster in clusters]
@@ -113,17 +113,18 @@ def choose_edges(wishes: Mapping[int, list[int]], stream: np.random.Generator) -
 
 
 def place_rest(problem: Problem, clusters: Clusters, rest: list[int]) -> None:
-    """Give clients whose edges are all full a place, by moving others to edges that have room.
+    """Place the clients whose edges are all full, by moving others to edges with room.
 
-    The greedy sweeps may fill an edge with clients that could be elsewhere. The fewest possible move.
+    The greedy sweeps may fill an edge with clients that other edges reach too. As few clients as possible
+    move.
     """
     home = {client: edge for edge, cluster in enumerate(clusters) for client in cluster}
     for client in rest:
         path = _way_to_room(problem, clusters, client)
         if path is None:
             raise ConfigError(
-                f"client {client} finds no place: whom its edges reach fills them up to their capacity of "
-                f"{problem.capacity}; raise the capacity or let more edges reach the clients"
+                f"client {client} finds no place: the edges that reach it are full with {problem.capacity} "
+                "clients each, and no move makes room; raise the capacity or let more edges reach the clients"
             )
         for moved, edge in path:
             if moved in home:
@@ -133,8 +134,8 @@ def place_rest(problem: Problem, clusters: Clusters, rest: list[int]) -> None:
 
 
 def _way_to_room(problem: Problem, clusters: Clusters, client: int) -> list[tuple[int, int]] | None:
-    """Return who moves where so that the client gets a place: the shortest such chain, lowest ids first."""
-    came: dict[int, tuple[int, int | None]] = {}  # an edge: who would move in, and from which edge
+    """Return the shortest chain of moves (client, edge) that gives the client a place, lowest ids first."""
+    came: dict[int, tuple[int, int | None]] = {}  # edge -> client that would move in, and its edge so far
     waiting: list[tuple[int, int | None]] = [(client, None)]
     for mover, source in waiting:
         for edge in range(len(clusters)):

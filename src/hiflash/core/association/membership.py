@@ -1,4 +1,4 @@
-"""Who belongs to which edge while clients join, leave and change edges: clusters change between leases."""
+"""The edge of every client while clients join, leave and change edges: clusters change between leases."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Transfer:
 class Membership(Stateful):
     """The edge that each client belongs to (`home`) and the edge whose cluster it is in (`place`).
 
-    The home changes at any time, the place only while the edge concerned holds no lease: a client goes on
-    with the lease that it takes part in, then leaves, and enters its new edge when that one is between
-    leases too. Meanwhile it is on its way and in no cluster, so it never has two tasks at once.
+    The home may change at any time, the place only while the edge holds no lease. So a client first finishes
+    the current lease and leaves. It enters its new edge when that edge is between leases too. Meanwhile it is
+    in no cluster, so it never has two tasks at once.
     """
 
     STATE = ("home", "place", "busy", "unsettled")
@@ -49,7 +49,7 @@ class Membership(Stateful):
         return np.flatnonzero(self.home != ABSENT)
 
     def absent(self) -> Ints:
-        """Return the clients that belong to none."""
+        """Return the clients that belong to no edge."""
         return np.flatnonzero(self.home == ABSENT)
 
     def clusters(self, edges: int) -> list[list[int]]:
@@ -59,22 +59,22 @@ class Membership(Stateful):
         return [order[bounds[m] : bounds[m + 1]].tolist() for m in range(edges)]
 
     def granted(self, edge: int) -> None:
-        """Keep the cluster of an edge as it is: it has got a lease."""
+        """Freeze the cluster of an edge: it has a lease now."""
         if edge in self.busy:
-            raise ProtocolError(f"edge {edge} has a lease already; its clients would train in two at once")
+            raise ProtocolError(f"edge {edge} has a lease already; its clients cannot train under two")
         self.busy.add(edge)
 
     def returned(self, edge: int) -> None:
-        """Let the cluster of an edge change: its lease is over."""
+        """Let the cluster of an edge change again: its lease is over."""
         self.busy.remove(edge)
 
     def assign(self, client: int, edge: int) -> None:
-        """Let a client belong to another edge, or to none (`ABSENT`)."""
+        """Change the home of a client to another edge, or to none (`ABSENT`)."""
         self.home[client] = edge
         self.unsettled.add(client)
 
     def settle(self) -> list[Transfer]:
-        """Make the changes of clusters that leases allow now, and return them."""
+        """Make the cluster changes that the open leases allow, and return them."""
         transfers = []
         for client in sorted(self.unsettled):
             home, place = int(self.home[client]), int(self.place[client])

@@ -1,4 +1,4 @@
-"""Repairing an association while a run goes on: who is better off at another edge (paper, section 5.3)."""
+"""Repairing an association during a run: clients move to cheaper edges (paper, section 5.3)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Switch:
 
 
 class Placement:
-    """Who belongs to which edge, and what a client adds to the cost of an edge, in milliseconds.
+    """The edge of every client, and the cost that a client adds to an edge, in milliseconds.
 
     The cost of an association is the sum of its latencies and of lambda times its total divergence. At
-    edge m client k adds `L^{m,k} + lambda * (JS(with k) - JS(without k))`: the COST of the paper less what
-    the edge has anyway. COST itself would let every client go where the divergence is lowest, which is
-    where most clients are, until all are at one edge (docs/mobility.md).
+    edge m client k adds `L^{m,k} + lambda * (JS(with k) - JS(without k))`: the paper's COST minus the part
+    that the edge has without k. COST alone would draw every client to the edge of lowest divergence. That is
+    the edge with most clients, so in the end it would have all of them (docs/mobility.md).
 
-    `labels` is `[clients, classes]` and `target` what those of an edge should be like. An infinite latency
-    is that of an edge which cannot be reached. An edge takes no more clients than its `capacity`.
+    `labels` is `[clients, classes]`, and `target` is the ideal label distribution of an edge. The latency of
+    an unreachable edge is infinite. No client moves to an edge with `capacity` clients.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Placement:
 
     @property
     def full(self) -> npt.NDArray[np.bool_]:
-        """Return which edges take nobody else."""
+        """Return a mask of the edges that have reached their capacity."""
         return np.zeros(len(self.sizes), np.bool_) if self.capacity is None else self.sizes >= self.capacity
 
     def assign(self, client: int, edge: int) -> None:
-        """Let a client belong to an edge, or to none (`ABSENT`)."""
+        """Move a client to an edge, or to none (`ABSENT`)."""
         for place, sign in ((int(self.home[client]), -1), (edge, 1)):
             if place != ABSENT:
                 self.held[place] += sign * self.labels[client]
@@ -76,18 +76,18 @@ class Placement:
         return _divergences(self.held, reference)
 
     def costs(self, client: int, latency_ms: Floats) -> Floats:
-        """Return what a client with these latencies adds to the cost of each edge."""
+        """Return the cost that a client with these latencies adds to each edge."""
         without = self.held.copy()
-        if self.home[client] != ABSENT:  # it counts where it would be, not where it is
+        if self.home[client] != ABSENT:  # its own edge is compared without it, like the others
             without[self.home[client]] -= self.labels[client]
         added = _divergences(without + self.labels[client], self.target) - _divergences(without, self.target)
         costs: Floats = latency_ms + self.heterogeneity_weight * added
         return costs
 
     def cheapest(self, client: int, latency_ms: Floats) -> int:
-        """Return the edge for a client that joins: the nearest without a client, else the cheapest.
+        """Return the edge for a client that joins: the nearest empty edge, else the cheapest with room.
 
-        If all within reach are full, it is the cheapest of those.
+        If all edges in reach are full, it is the cheapest of them.
         """
         costs = self.costs(client, latency_ms)
         for choice in (np.where(self.sizes == 0, latency_ms, np.inf), np.where(self.full, np.inf, costs)):
@@ -96,11 +96,12 @@ class Placement:
         return int(np.argmin(costs))
 
     def repair(self, latency_ms: Floats, switching_cost: float) -> list[Switch]:
-        """Change the edge of clients where that lowers the cost by more than the switching cost.
+        """Move clients where that lowers the cost by more than the switching cost, and return the moves.
 
-        First each empty edge takes the client nearest to it, as in the association. Then every client in
-        turn, by id, goes where it adds least if that saves more than `switching_cost`; each sees what
-        those before it did. The last client of an edge stays. `latency_ms` is `[edges, clients]`.
+        First each empty edge takes the client nearest to it, as in the association. Then every client, in
+        the order of ids, moves to the edge where it adds least if that saves more than `switching_cost`.
+        Each decision sees the moves before it. The last client of an edge stays. `latency_ms` is
+        `[edges, clients]`.
         """
         switches = []
 

@@ -79,19 +79,19 @@ def edge_noniid(counts: Counts, edges: int, classes_per_edge: int, stream: np.ra
 def latency_per_edge_ms(latency_s: Floats, clusters: Clusters | list[Counts]) -> list[float]:
     """Return L^m of every edge: the latency of its slowest client, 0 without clients.
 
-    `latency_s` is that of every client to its own edge.
+    `latency_s` has the latency of every client to its own edge.
     """
     return [1000 * float(latency_s[cluster].max()) if len(cluster) else 0.0 for cluster in clusters]
 
 
 def waiting_per_edge_ms(latency_s: Floats, clusters: Clusters | list[Counts]) -> list[float]:
-    """Return how much longer than its fastest client the clients of every edge take in the mean."""
+    """Return, per edge, the mean extra latency of its clients over the fastest of them."""
     own = [latency_s[cluster] for cluster in clusters]
     return [1000 * float((latency - latency.min()).mean()) if len(latency) else 0.0 for latency in own]
 
 
 def mean_of_peopled(values: list[float], clusters: Clusters | list[Counts]) -> float:
-    """Return the mean of the edges' values over those that have clients."""
+    """Return the mean value of the edges that have clients."""
     return float(np.mean([value for edge, value in enumerate(values) if len(clusters[edge])]))
 
 
@@ -122,14 +122,14 @@ def js_divergences(rows: Floats, q: Floats) -> Floats:
 
 
 def js_per_edge(counts: Counts, clusters: Clusters) -> list[float]:
-    """Return each cluster's divergence from the global label distribution; one without samples has none."""
+    """Return each cluster's divergence from the global label distribution; 0 without samples."""
     overall = label_distribution(counts.sum(axis=0))
     held = [counts[cluster].sum(axis=0) for cluster in clusters]
     return [js_divergence(label_distribution(own), overall) if own.any() else 0.0 for own in held]
 
 
 def _main_class(counts: Counts) -> Counts:
-    """Return every client's most frequent label, of equally frequent ones the lowest."""
+    """Return every client's most frequent label; ties go to the lowest label."""
     labels: Counts = counts.argmax(axis=1)
     return labels
 

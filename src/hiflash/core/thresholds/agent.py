@@ -1,7 +1,7 @@
 """Acting with a learned policy: Q-networks in numpy, and the thresholds that they choose (paper, 5.2).
 
-Learning is elsewhere (`hiflash.control.ddqn`): here are only the networks' values, so that a scheduler needs
-neither torch nor a training environment.
+`hiflash.control.ddqn` trains networks. This module only evaluates them, so a scheduler needs neither torch
+nor a training environment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hiflash.seeding import rng
 
 __all__ = ["NETWORKS", "Agent", "AgentPolicy", "Forward", "network_shapes", "permitted", "pooling"]
 
-CROWD = 5  # sums over running edges, and their number, come in fives: about 1, like everything else
+CROWD = 5  # divides sums over running edges, and their number, to keep them near 1 like other inputs
 
 PAPER_HIDDEN = (50, 30)
 EDGE_HIDDEN = (32, 32)
@@ -39,9 +39,9 @@ Shapes = dict[str, tuple[int, ...]]
 def network_shapes(network: str, edges: int | None, actions: int) -> Shapes:
     """Return the names and shapes of a network's arrays.
 
-    `paper` is 5M-50-30-A for M edges. `shared` takes any number of edges in any order: `phi` (5-32-32) is
-    applied to each, and the head (102-64-64-A) sees the sum over those that run (each will bring something),
-    how many that are, the mean over those that are idle, and the edge that checks in.
+    `paper` is 5M-50-30-A for M edges. `shared` takes any number of edges in any order: `phi` (5-32-32)
+    encodes each edge. The head (102-64-64-A) sees the sum of the codes of running edges (each will bring an
+    upload), their number, the mean code of idle edges, and the code and features of the edge that checks in.
     """
     if network == "paper":
         return _layers("head", (FEATURES * int(edges or 0), *PAPER_HIDDEN, actions))
@@ -51,7 +51,7 @@ def network_shapes(network: str, edges: int | None, actions: int) -> Shapes:
 
 
 class Forward:
-    """A network's Q-values from its arrays, which may be views of those that are being trained."""
+    """Computes Q-values from a network's arrays, which may be views of a network in training."""
 
     def __init__(self, arrays: Mapping[str, Weights]) -> None:
         self.phi = _pairs("phi", arrays)
@@ -70,10 +70,9 @@ class Forward:
 
 
 def permitted(values: Weights, state: Weights) -> Weights:
-    """Return the values of all actions in a state, with none for a refusal that only lets time pass.
+    """Return the values of all actions in a state, with -inf for a refusal that would stall an idle cloud.
 
-    Where edges are unlike those that it was trained with, an agent may like none of them, and refuse all of
-    them for ever.
+    An agent that was trained with other edges may value all of these low. It would refuse them for ever.
     """
     if waits_for_nobody(state):
         values[0] = -np.inf
@@ -81,11 +80,13 @@ def permitted(values: Weights, state: Weights) -> Weights:
 
 
 def pooling(states: Weights) -> tuple[Weights, Weights, Weights]:
-    """Return what a shared network makes of states before anything learned comes in.
+    """Return the parts of a shared network's computation that do not depend on learned arrays.
 
-    The features of all edges of all states, one row each; in every state, the share of each edge in the sum
-    over those that run, in the mean over the idle ones, and the choice of the one that checks in; and what
-    goes to the head as it is: that edge's features and how many run.
+    1. The features of all edges in all states, one row per edge.
+    2. For every state, three rows of weights over its edges: for the sum over running edges, for the mean
+       over idle edges, and for the edge that checks in.
+    3. For every state, the inputs that skip `phi`: the features of the edge that checks in, and the number of
+       running edges.
     """
     features = states.reshape(-1, FEATURES, states.shape[-1] // FEATURES)
     running, checking_in = features[:, REMAINING] > 0, features[:, CHECKING_IN]
@@ -101,9 +102,9 @@ def pooling(states: Weights) -> tuple[Weights, Weights, Weights]:
 
 @dataclass(frozen=True, eq=False)
 class Agent:
-    """A trained network and what it is for; `edges` is the M of the paper's network, None for any.
+    """A trained network; `edges` is the M of the paper's network, None for any number of edges.
 
-    Its actions are to refuse and the thresholds 0..threshold_max. `about` says where it comes from.
+    Its actions are a refusal and the thresholds 0..threshold_max. `about` describes its origin.
     """
 
     network: str
@@ -114,13 +115,13 @@ class Agent:
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
-            raise ConfigError(f"an agent's network is {' or '.join(NETWORKS)}, got {self.network!r}")
+            raise ConfigError(f"an agent's network must be {' or '.join(NETWORKS)}, got {self.network!r}")
         if (self.edges is None) != (self.network == "shared"):
-            raise ConfigError(f"a {self.network} network cannot be for edges = {self.edges}")
+            raise ConfigError(f"a {self.network} network cannot have edges = {self.edges}")
         wanted = network_shapes(self.network, self.edges, self.threshold_max + 2)
         got = {name: tuple(array.shape) for name, array in self.arrays.items()}
         if got != wanted:
-            raise ConfigError(f"a {self.network} network has arrays of {wanted}, got {got}")
+            raise ConfigError(f"a {self.network} network must have arrays of {wanted}, got {got}")
         if not all(np.isfinite(array).all() for array in self.arrays.values()):
             raise ConfigError("an agent's arrays must be finite numbers; train it again")
 
@@ -130,12 +131,12 @@ class Agent:
 
     @property
     def parameters(self) -> int:
-        """Return how many numbers were learned."""
+        """Return the number of learned parameters."""
         return sum(array.size for array in self.arrays.values())
 
     @cached_property
     def digest(self) -> str:
-        """Return a short hash of all that decides how the agent acts."""
+        """Return a short hash of everything that determines the agent's decisions."""
         found = hashlib.sha256(json.dumps([self.network, self.edges, self.threshold_max]).encode())
         for name in sorted(self.arrays):
             found.update(np.ascontiguousarray(self.arrays[name], "<f4").tobytes())
@@ -147,10 +148,10 @@ class Agent:
 
 
 class AgentPolicy(Stateful):
-    """Thresholds that an agent chooses: the best by its values, or drawn from their softmax.
+    """Thresholds that an agent chooses: the one of highest value, or a draw from the softmax of the values.
 
-    The temperature is that of the softmax; with 0 the agent is greedy. Thresholds over `threshold_max` are
-    left out.
+    `temperature` is that of the softmax; with 0 the agent is greedy. It never chooses thresholds over
+    `threshold_max`.
     """
 
     STATE: ClassVar[tuple[str, ...]] = ("asked",)
@@ -160,8 +161,8 @@ class AgentPolicy(Stateful):
     ) -> None:
         if agent.edges not in (None, edges):
             raise ConfigError(
-                f"the agent is for {agent.edges} edges, and here are {edges}; "
-                'train one for these (hiflash train-agent), or one with network = "shared", which takes any'
+                f"the agent is for {agent.edges} edges, but this federation has {edges}; train an agent for "
+                f'{edges} edges (hiflash train-agent), or one for any number with network = "shared"'
             )
         self.agent = agent
         self.actions = min(agent.threshold_max, threshold_max) + 2
@@ -179,14 +180,14 @@ class AgentPolicy(Stateful):
         return self._draw(values) - 1
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how often it was asked, and which agent it is."""
+        """Return the number of decisions so far, and the digest of the agent."""
         return {**super().snapshot(), "agent": self.agent.digest}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot of the same agent."""
         if state["agent"] != self.agent.digest:
             raise RunError(
-                f"the run was begun with agent {state['agent']} and cannot go on with {self.agent.digest}; "
+                f"the run began with agent {state['agent']} and cannot go on with {self.agent.digest}; "
                 "use the same agent, or start a new run"
             )
         super().restore(state)
@@ -200,7 +201,7 @@ class AgentPolicy(Stateful):
 
 
 def _layers(name: str, sizes: Sequence[int]) -> Shapes:
-    """Return the shapes of linear layers, named as torch does with a ReLU between each two."""
+    """Return the shapes of linear layers, named as in a torch Sequential with ReLUs between them."""
     shapes: Shapes = {}
     for index, (inputs, outputs) in enumerate(pairwise(sizes)):
         shapes[f"{name}.{2 * index}.weight"] = (outputs, inputs)

@@ -12,7 +12,7 @@ __all__ = ["PARTS", "FixedThreshold"]
 
 
 class FixedThreshold(Stateful):
-    """The same threshold for everyone; infinity never binds."""
+    """The same threshold for every edge; infinity means no limit."""
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold

@@ -1,4 +1,4 @@
-"""Threshold policies that follow simple rules: the bar that a learned one must clear."""
+"""Threshold policies that follow simple rules: the baselines of a learned policy."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["PARTS", "KeepParallel", "LatencyAware", "SkipSlowest"]
 
 
 class KeepParallel(Stateful):
-    """The smallest threshold with which so many edges can run at the same time; refuses any beyond.
+    """The smallest threshold that lets `parallelism` edges run at the same time; it refuses further edges.
 
-    An upload ages by one for each that arrives before it. A lease with the duration d_j that runs beside
-    the candidate arrives once if it is due earlier, and once more for each whole d_j in between, since its
-    edge starts again at once. A smaller threshold than their sum would hold those edges up, a larger one
-    let in staler models. Places that are not taken yet count as edges of the median duration.
+    An upload ages by one for each upload that arrives before it. Edge j, with leases of duration d_j, uploads
+    once if its lease is due before the candidate's. It starts again at once, so it uploads once more for each
+    whole d_j in between. The threshold is the number of these uploads: a smaller one would hold the other
+    edges up, a larger one would let in staler models. Free places count as edges of the median duration.
     """
 
     def __init__(self, parallelism: int) -> None:
         self.parallelism = parallelism
 
     def decide(self, view: CloudView, edge: int) -> float:
-        """Return the expected staleness among as many edges as wanted, `REFUSE` if that many run."""
+        """Return the expected staleness beside `parallelism` - 1 edges, `REFUSE` if no place is free."""
         if len(view.leases) >= self.parallelism:
             return REFUSE
         eta = view.now + view.costs[edge].duration_s
@@ -39,8 +39,9 @@ class KeepParallel(Stateful):
 class LatencyAware(Stateful):
     """Grants more staleness to slower edges: `base * duration / median duration`, rounded, at most `maximum`.
 
-    While a slow edge trains, more of the others arrive. One threshold for all either keeps it out or lets
-    fast edges come back stale; in proportion to the duration it asks the same of everyone.
+    While a slow edge trains, more uploads of other edges arrive. One threshold for all either keeps slow
+    edges out or lets fast edges return stale. A threshold in proportion to the duration is equally strict
+    for all.
     """
 
     def __init__(self, base: float, maximum: int) -> None:
@@ -48,7 +49,7 @@ class LatencyAware(Stateful):
         self.maximum = maximum
 
     def decide(self, view: CloudView, edge: int) -> float:
-        """Return the edge's share of staleness."""
+        """Return the threshold for an edge of this duration."""
         usual_s = statistics.median(costs.duration_s for costs in view.costs.values())
         if usual_s == 0:
             return min(round(self.base), self.maximum)
@@ -58,9 +59,9 @@ class LatencyAware(Stateful):
 class SkipSlowest(Stateful):
     """A fixed threshold for all but the slowest edges, which are always refused.
 
-    Cheap, and blind to whose data it leaves out. Who is slow is judged by the costs that edges declare
-    when they check in; before all have that have clients, nobody is known to be among the slowest. Where no
-    more edges than those to be skipped have clients, the fastest is not.
+    The rule is cheap, but ignores which data it leaves out. It compares the durations that edges declare when
+    they check in, and skips no edge until every edge with clients has checked in. It never skips the fastest
+    edge.
     """
 
     def __init__(self, threshold: float, skipped: int) -> None:
@@ -68,7 +69,7 @@ class SkipSlowest(Stateful):
         self.skipped = skipped
 
     def decide(self, view: CloudView, edge: int) -> float:
-        """Return the threshold, or `REFUSE` for one of the slowest."""
+        """Return the threshold, or `REFUSE` for one of the slowest edges."""
         peopled = sum(1 for examples in view.examples.values() if examples)
         if len(view.costs) < peopled:
             return self.threshold
@@ -77,7 +78,7 @@ class SkipSlowest(Stateful):
 
 
 def _arrivals(first: float, every: float, until: float) -> int:
-    """Return how many uploads of an edge come before `until`, the next one at `first`."""
+    """Return the number of an edge's uploads before `until`: one at `first`, then one per `every` seconds."""
     if first >= until:
         return 0
     return math.ceil((until - first) / every) if every > 0 else 1

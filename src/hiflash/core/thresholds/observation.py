@@ -10,20 +10,20 @@ from hiflash.core.thresholds.policy import CloudView
 __all__ = ["CHECKING_IN", "FEATURES", "LIMIT", "REMAINING", "observe", "waits_for_nobody"]
 
 FEATURES = 5
-DURATION, REMAINING, CHECKING_IN = 2, 3, 4  # where T_train, T_rem and checking_in stand among them
-LIMIT = 10.0  # nothing is shown as larger, so that one very slow edge cannot drown all others
-SLOTS = 10.0  # a usual lease lasts about so many slots, which makes times as large as costs
+DURATION, REMAINING, CHECKING_IN = 2, 3, 4  # positions of T_train, T_rem and checking_in
+LIMIT = 10.0  # upper limit of all values: one very slow edge must not dominate the others
+SLOTS = 10.0  # usual length of a lease in slots: it makes times about as large as costs
 
 
 def observe(view: CloudView, edge: int | None) -> npt.NDArray[np.float32]:
     """Return `[C_comp, C_comm, T_train, T_rem, checking_in]`, each of length M, as one vector.
 
     Costs are in units of a mean lease, times in tens of slots. An edge that has not declared its costs shows
-    zeros. The remaining time is zero for an edge that does not run, and at least a slot for one that does,
-    however late it is.
+    zeros. The remaining time of an idle edge is zero, that of a running edge at least one slot, even if it is
+    late.
     """
     units = len(view.examples)
-    state = [0.0] * (FEATURES * units)  # an array takes single numbers several times as slowly
+    state = [0.0] * (FEATURES * units)  # a list: setting single numbers in an array is far slower
     compute_unit_s, send_unit_s = view.cost_unit_s
     now, slot_s = view.now, view.slot_s
     time_unit_s = SLOTS * slot_s
@@ -40,9 +40,10 @@ def observe(view: CloudView, edge: int | None) -> npt.NDArray[np.float32]:
 
 
 def waits_for_nobody(state: npt.NDArray[np.float32]) -> bool:
-    """Return whether to refuse the edge that checks in is to wait for nobody.
+    """Return whether refusing the edge that checks in would stall an idle cloud.
 
-    No edge runs, and of those that have declared their costs more than half take as long or longer.
+    It would if no edge runs, and more than half of the edges with declared costs take at least as long as
+    this edge: there is no faster edge worth waiting for.
     """
     features = state.reshape(FEATURES, -1)
     if features[REMAINING].any():

@@ -1,4 +1,4 @@
-"""How stale a model may be when it arrives, and who decides that (paper, section 5.2)."""
+"""Staleness thresholds: the interface of threshold policies, and admission (paper, section 5.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFUSE = -1
 
 
 class LeaseView(NamedTuple):
-    """An open lease as a policy sees it; `eta` is when its upload is expected, never before now."""
+    """An open lease as a policy sees it; `eta` is the expected arrival of its upload, never before now."""
 
     edge: int
     base_version: int
@@ -23,10 +23,10 @@ class LeaseView(NamedTuple):
 
 
 class CloudView(NamedTuple):
-    """What a policy may look at: the version, the open leases, and what edges have declared.
+    """The cloud as a policy sees it: the version, the open leases, and the declared costs of edges.
 
-    `costs` are those of edges that have checked in; `examples` has all edges, with 0 for one without clients.
-    `cost_unit_s` are the seconds of computing and of sending that cost one.
+    `costs` has the edges that have checked in. `examples` has all edges, with 0 for an edge without clients.
+    `cost_unit_s` has the cost units of computing and of sending, in seconds.
     """
 
     now: float
@@ -39,14 +39,14 @@ class CloudView(NamedTuple):
 
 
 class ThresholdPolicy(Protocol):
-    """Acting only; learning is elsewhere."""
+    """Chooses a threshold for an edge that checks in, or refuses it. Learning is not its task."""
 
     def decide(self, view: CloudView, edge: int) -> float:
         """Return the staleness that the edge's next upload may have, or `REFUSE`."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what a resumed run needs to go on deciding alike."""
+        """Return the state that a resumed run needs for the same decisions."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -55,11 +55,11 @@ class ThresholdPolicy(Protocol):
 
 
 def admits(view: CloudView, candidate: LeaseView) -> bool:
-    """Return whether every open lease and the candidate are expected to arrive fresh enough.
+    """Return whether every open lease and the candidate are expected to stay within their thresholds.
 
     An upload ages by one for each other upload that arrives before it, so lease j is expected to
-    arrive with staleness `(version - base_j) + #{i != j: eta_i < eta_j}`. Of two that are expected at the
-    same time one will be first all the same; it is taken to be the one that was granted first.
+    arrive with staleness `(version - base_j) + #{i != j: eta_i < eta_j}`. Of two leases with the same eta,
+    the one that was granted first counts as earlier.
     """
     leases = sorted((*view.leases, candidate), key=lambda lease: lease.eta)  # stable: ties keep the order
     for earlier, lease in enumerate(leases):

@@ -1,4 +1,4 @@
-"""Thresholds drawn at random: HiFL's, and the ones that surrogates are fitted to."""
+"""Random thresholds: those of HiFL, and uneven ones for fitting surrogates."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hiflash.seeding import once, rng
 
 __all__ = ["PARTS", "RandomThreshold", "UnevenThreshold"]
 
-REFUSALS = (0.0, 0.0, 0.9, 1.0)  # how often an uneven policy refuses an edge: half of them never
+REFUSALS = (0.0, 0.0, 0.9, 1.0)  # probabilities that an uneven policy refuses an edge: 0 for half of them
 
 
 class RandomThreshold(Stateful):
-    """Uniform on 0..maximum, drawn anew at every ask: the paper's bar for learned thresholds."""
+    """Uniform on 0..maximum, drawn anew at every decision: the paper's baseline of learned thresholds."""
 
     STATE = ("asked",)
 
@@ -29,10 +29,10 @@ class RandomThreshold(Stateful):
 
 
 class UnevenThreshold(RandomThreshold):
-    """Random thresholds, but some edges are refused often or always: for runs that a surrogate is fitted to.
+    """Random thresholds, but some edges are refused often or always: for fitting surrogates.
 
-    Under random thresholds every edge takes part, and nothing can be learned about what it costs if one
-    does not. How often each is refused is drawn once in a run.
+    Under random thresholds every edge takes part, so a fit cannot learn the price of leaving an edge out. The
+    probability of refusing an edge is drawn once per run.
     """
 
     def decide(self, view: CloudView, edge: int) -> float:
@@ -44,7 +44,7 @@ class UnevenThreshold(RandomThreshold):
         return int(stream.integers(self.maximum + 1))
 
     def _refusal(self, view: CloudView, edge: int) -> float:
-        """Return how often an edge is refused; if it would be all of them always, the first one never is."""
+        """Return the probability of refusing an edge; if it is 1 for all, the first is never refused."""
         peopled = sorted(m for m, examples in view.examples.items() if examples)
         first = peopled[:1] == [edge]
         return 0.0 if first and all(self._drawn(m) == 1 for m in peopled) else self._drawn(edge)
@@ -60,7 +60,7 @@ THRESHOLD_MAX = Key(
     low=0,
     high=1_000_000,
     about="async: tau_max, random and uneven thresholds are uniform on 0..threshold_max",
-    anywhere=True,  # a dataset brings its own, whatever the threshold
+    anywhere=True,  # a dataset sets its own value for every threshold policy
 )
 
 PARTS = (
