@@ -1,4 +1,4 @@
-"""Every error a user can cause, one class per situation; the message gives what, got, where, the way out."""
+"""Every error a user can cause, one class per situation; messages say what, got, where, and the way out."""
 
 from __future__ import annotations
 

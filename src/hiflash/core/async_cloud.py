@@ -37,8 +37,8 @@ class AsyncCloud(Cloud):
     """Scheduler and updater of the paper in one strictly sequential state machine.
 
     If `slotted`, each `Slot` answers one waiting edge, drawn uniformly. Otherwise every check-in is answered
-    at once. At most `concurrency` leases are open: without slots, a `Slot` draws waiting edges uniformly and
-    answers them until the limit is reached or no edge waits. A refused edge may ask again after `slot_s`.
+    at once, or, under a limit of `concurrency` open leases, at a `Slot`: it draws and answers waiting edges
+    until the limit is reached. A refused edge may ask again after `slot_s`.
 
     `enforce` says what a threshold does. `admit` grants only if every lease is expected to stay within its
     threshold. `discard` grants always and rejects late uploads. `cancel` is like `discard`, and also stops an

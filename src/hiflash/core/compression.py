@@ -54,7 +54,7 @@ def make_codec(name: str, spec: Spec, share: float) -> Codec | None:
 
 
 class Half:
-    """Two bytes per value: a relative error of at most 2**-11, below 2**-14 an absolute one of 2**-25."""
+    """Two bytes per value: relative errors up to 2**-11, absolute errors up to 2**-25 below 2**-14."""
 
     partial = False
 

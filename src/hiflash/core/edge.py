@@ -53,7 +53,7 @@ class Workload:
     lr_decay_steps: int
 
     def rate(self, taken: int) -> float:
-        """Return the learning rate after so many steps, fixed within a task.
+        """Return the learning rate of a task that begins after `taken` steps; a task keeps its rate.
 
         >>> round(Workload(600, 3, 0.01, 0.99, 100).rate(250), 8)
         0.009801

@@ -29,7 +29,7 @@ class Mixing(Protocol):
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what a resumed run needs."""
+        """Return the state that a resumed run needs."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ class Selection(Protocol):
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what a resumed run needs."""
+        """Return the state that a resumed run needs."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ def record(kind: Kind) -> Kind:
 
 
 def shared_record(kind: Kind) -> Kind:
-    """Let checkpoints hold this type, and restore several references to one object as one object."""
+    """Let checkpoints hold this type, and save an object only once if several places share it."""
     SHARED.add(kind.__name__)
     return record(kind)
 

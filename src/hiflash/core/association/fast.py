@@ -7,9 +7,9 @@ use the numbers of the reference and lead to the same ties and clusters.
 1. JS is convex in the mixture p, and its slope is `g = log2(2t / (t + q)) / 2`. So for any t > 0
    `JS(p, q) >= A(t) + g(t) . p` with `A = sum(q log2(2q / (t + q))) / 2`: one matrix product bounds all
    clients of many edges from below. t is the cluster with a mean client added.
-2. Each edge remembers a pool: the `POOL` clients with the lowest bounds. It also remembers the lowest bound
-   outside. When the cluster grows while t stays fixed, the bounds outside fall, at most by an amount that
-   follows from the largest `g . p`. A pool client whose cost is below the lowered bound beats all outside.
+2. Each edge remembers a pool, the `POOL` clients with the lowest bounds, and the lowest bound outside it.
+   When the cluster grows, the bounds outside (with the old t) fall by at most an amount computed from the
+   largest `g . p`. If the best client of the pool costs less than the lowered bound, no other client wins.
 3. The gap between JS and its tangent is a sum of one term per class. No term is negative, and each is at
    least `kappa (p - t)^2` up to a bounded p. In small clusters, two more products (of squares and of
    deviations) rule out most remaining clients. The exact terms, class by class, rule out most of the rest.
@@ -249,8 +249,9 @@ class _Search:
     def _squares(self, edges: Counts) -> list[tuple[Singles, Singles, np.float32]]:
         """Return per edge the products of squares and of deviations, and a constant, for `_narrow`.
 
-        With d = min(x, CAP q s) - q s and e = (held - q size) / (size + mean), the capped p of a client of
-        s samples has `(p - t) (size + s) = d + e (mean - s)`.
+        A client has s samples and the class counts x; adding it to the cluster gives p, with x capped at
+        CAP q s. With d = min(x, CAP q s) - q s and e = (held - q size) / (size + mean), it follows that
+        `(p - t) (size + s) = d + e (mean - s)`.
         """
         q, held, size = self.problem.target, self.held[edges], self.size[edges, None]
         t = (held + self.mean_size * q) / (size + self.mean_size)

@@ -29,7 +29,7 @@ class Transfer:
 
 
 class Membership(Stateful):
-    """The edge that each client belongs to (`home`) and the edge whose cluster it is in (`place`).
+    """Two edges per client: `home` is its assigned edge, `place` is the edge that has it in its cluster.
 
     The home may change at any time, the place only while the edge holds no lease. So a client first finishes
     the current lease and leaves. It enters its new edge when that edge is between leases too. Meanwhile it is

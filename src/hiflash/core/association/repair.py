@@ -78,7 +78,7 @@ class Placement:
     def costs(self, client: int, latency_ms: Floats) -> Floats:
         """Return the cost that a client with these latencies adds to each edge."""
         without = self.held.copy()
-        if self.home[client] != ABSENT:  # its own edge is compared without it, like the others
+        if self.home[client] != ABSENT:  # as if it had left: all edges are compared alike
             without[self.home[client]] -= self.labels[client]
         added = _divergences(without + self.labels[client], self.target) - _divergences(without, self.target)
         costs: Floats = latency_ms + self.heterogeneity_weight * added

@@ -34,7 +34,7 @@ def random_association(clients: int, edges: int, stream: np.random.Generator) ->
 
 
 def latency_tiers(latency_s: Floats, tiers: int) -> Clusters:
-    """Return clients by rising latency in tiers whose sizes differ by at most one, fastest first.
+    """Return tiers of clients by latency, the fastest first; their sizes differ by at most one.
 
     >>> latency_tiers(np.array([0.3, 0.1, 0.2, 0.1, 0.9]), 2)
     [[1, 2, 3], [0, 4]]

@@ -150,8 +150,8 @@ class Agent:
 class AgentPolicy(Stateful):
     """Thresholds that an agent chooses: the one of highest value, or a draw from the softmax of the values.
 
-    `temperature` is that of the softmax; with 0 the agent is greedy. It never chooses thresholds over
-    `threshold_max`.
+    A `temperature` of 0 always takes the highest value; other temperatures scale the softmax. Thresholds over
+    `threshold_max` are never chosen.
     """
 
     STATE: ClassVar[tuple[str, ...]] = ("asked",)

@@ -19,7 +19,7 @@ def observe(view: CloudView, edge: int | None) -> npt.NDArray[np.float32]:
     """Return `[C_comp, C_comm, T_train, T_rem, checking_in]`, each of length M, as one vector.
 
     Costs are in units of a mean lease, times in tens of slots. An edge that has not declared its costs shows
-    zeros. The remaining time of an idle edge is zero, that of a running edge at least one slot, even if it is
+    zeros. An idle edge has a remaining time of zero. A running edge has at least one slot left, even if it is
     late.
     """
     units = len(view.examples)
