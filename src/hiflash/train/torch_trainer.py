@@ -182,8 +182,8 @@ class TorchTrainer:
             size = sizes[short[0]]
             raise ConfigError(
                 "BatchNorm cannot train on a batch of one sample, and with client.batch = "
-                f"{self.solver.batch} the last batch of client {short[0]}, with {size} samples, is one; choose "
-                "another client.batch or data.partition, or use GroupNorm"
+                f"{self.solver.batch} the last batch of client {short[0]}, with {size} samples, is one; "
+                "choose another client.batch or data.partition, or use GroupNorm"
             ) from error
 
 
