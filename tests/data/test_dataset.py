@@ -83,7 +83,7 @@ def test_the_first_sample_that_is_not_finite_is_named(value: float) -> None:
         ({"x": np.zeros(6)}, "at least two axes"),
         ({"x": np.zeros((6, 0))}, "hold no values"),
         ({"x": np.zeros((6, 32, 32, 3))}, "channels last"),
-        ({"x": X.astype(np.uint8)}, "maybe of other scales"),
+        ({"x": X.astype(np.uint8)}, "so scales may differ"),
         ({"y_test": None}, "both x_test and y_test"),
         ({"writers": [0, 1]}, "2 writers for 6 training samples"),
         ({"x": torch.zeros(6, 4, dtype=torch.bfloat16)}, "float32 first"),

@@ -129,7 +129,7 @@ def test_a_loss_that_is_not_finite_is_a_warning() -> None:
 def test_a_run_at_chance_whose_loss_does_not_fall_did_not_learn() -> None:
     run = losing([0.1, 0.09, 0.1, 0.1, 0.08], [2.0, 3.0, 4.0, 4.0, 5.0])
     run.run()
-    assert run.warnings() == ["did not learn: accuracy 10.0%, one and the same answer gives 10.0%"]
+    assert run.warnings() == ["did not learn: accuracy 10.0%, always the same answer gives 10.0%"]
 
 
 @pytest.mark.parametrize(

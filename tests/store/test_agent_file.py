@@ -114,5 +114,5 @@ def test_cut_or_changed_arrays_and_descriptions_are_refused(tmp_path: Path) -> N
     for changed in (data[:-1] + bytes([data[-1] ^ 1]), data.replace(b'cost\\": 1', b'cost\\": 2')):
         assert changed != data
         (tmp_path / "a").write_bytes(changed)
-        with pytest.raises(ConfigError, match=r"a is damaged \(its checksum is another\)"):
+        with pytest.raises(ConfigError, match=r"a is damaged \(its checksum does not match\)"):
             load_agent(tmp_path / "a")

@@ -1,4 +1,4 @@
-"""Turns whatever a user holds (lists, arrays, tensors, torch datasets) into plain numpy arrays."""
+"""Turns a user's lists, arrays, tensors and torch datasets into plain numpy arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def as_features(values: Any, where: str) -> np.ndarray:
     if x.size == 0 and len(x) > 0:
         raise DataError(f"{where}: samples of shape {x.shape[1:]} hold no values.")
     if x.dtype.kind == "f" and x.dtype != np.float32:
-        with np.errstate(over="ignore"):  # what overflows becomes inf, which the dataset then reports
+        with np.errstate(over="ignore"):  # an overflow becomes inf, and the dataset reports that
             x = x.astype(np.float32)
     return x
 
@@ -43,7 +43,7 @@ def same_dtype(x: np.ndarray, x_test: np.ndarray, where: str) -> tuple[np.ndarra
     if len({part.dtype.kind == "f" for part in parts if part.size}) > 1:
         # Bytes of 0..255 beside floats of 0..1 would train well and test as noise.
         raise DataError(
-            f"{where}: training samples are {x.dtype}, test samples {x_test.dtype}, maybe of other scales. "
+            f"{where}: training samples are {x.dtype}, test samples {x_test.dtype}, so scales may differ. "
             "Bring both to the same type."
         )
     if all(part.dtype.kind in "bui" and (not part.size or _is_byte(part)) for part in parts):

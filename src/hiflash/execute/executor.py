@@ -1,8 +1,8 @@
-"""Where edge rounds are computed: begun when an edge starts them, awaited when the cloud needs the result.
+"""Executors compute edge rounds. A round begins when its edge starts it; the cloud waits for its result.
 
-The simulator decides *that* a model is needed, an executor *when and where* it is computed. Edge models
-travel through the simulation as promises (`PendingModel`), which are data: they can be saved, and since
-client tasks are pure it cannot matter when, where or whether they are kept.
+The simulator decides *which* models are needed, an executor *when and where* it computes them. Edge models
+travel through the simulation as promises (`PendingModel`). A promise is plain data, so a checkpoint can hold
+it. Client tasks are pure, so an executor may compute a promise at any time and place, or twice.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ __all__ = [
 @shared_record
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingModel(Promise):
-    """An edge model that nobody has waited for yet: what comes of these assignments from `base`.
+    """The promise of an edge model: the result of the assignments `work` on the model `base`.
 
-    `examples` are the sample counts of the clients, in order; `kept` are the values that some of them keep
-    to themselves.
+    `examples` has the sample counts of the clients, in order; `kept` the values that clients do not share.
     """
 
     lease_id: int
@@ -52,9 +51,9 @@ class PendingModel(Promise):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeModel:
-    """A model as an edge has it after some rounds of a lease, or before the first.
+    """The model of an edge before or between the rounds of a lease, or after the last one.
 
-    `examples` are those of the clients whose work is in it. `kept` is what they keep for themselves.
+    `examples` has the sample counts of the clients that contributed, `kept` the values they do not share.
     """
 
     weights: Weights
@@ -64,9 +63,9 @@ class EdgeModel:
 
 @dataclass(frozen=True, slots=True)
 class RoundRules:
-    """What holds for every edge round of a run, as plain data: any worker can be given it.
+    """The rules of every edge round of a run, as plain data for any worker.
 
-    `local` are the parts of a model that every client keeps to itself.
+    `local` are the spans of a model that clients do not share.
     """
 
     rule: Rule = MEAN
@@ -79,10 +78,10 @@ PLAIN = RoundRules()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundWork:
-    """One edge round to compute. Without a `base` it starts from what the round before it gives.
+    """One edge round to compute. Without a `base` it starts from the model of the round before it.
 
-    `due` is the virtual time at which the cloud will want the lease's upload: what is due first should
-    be computed first.
+    `due` is the virtual time at which the lease's upload reaches the cloud. Executors compute the earliest
+    rounds first.
     """
 
     lease_id: int
@@ -96,7 +95,7 @@ class RoundWork:
 
 
 class Executor(Protocol):
-    """Computes edge rounds. A round is known by its lease and index."""
+    """Computes edge rounds. Lease and index identify a round."""
 
     name: str
 
@@ -109,7 +108,7 @@ class Executor(Protocol):
         ...
 
     def result(self, lease_id: int, index: int) -> EdgeModel | None:
-        """Wait for a round and return its edge model, None if too few of its clients' are usable."""
+        """Wait for a round and return its edge model, None if too few client models are usable."""
         ...
 
     def leases(self) -> list[int]:
@@ -117,12 +116,12 @@ class Executor(Protocol):
         ...
 
     def drop(self, lease_id: int) -> None:
-        """Forget the rounds of a lease; what has not begun to run will not."""
+        """Forget the rounds of a lease; tasks that have not started never run."""
         ...
 
 
 def begin(model: PendingModel, executor: Executor, due: float) -> None:
-    """Have the rounds behind a promise computed that are not yet, oldest first."""
+    """Begin the rounds that a promise needs, oldest first, unless they have begun."""
     if executor.begun(model.lease_id, model.index):
         return
     if isinstance(model.base, PendingModel):
@@ -142,10 +141,10 @@ def resolve(model: PendingModel, executor: Executor, due: float) -> EdgeModel | 
 
 
 def start_round(rules: RoundRules, work: RoundWork, before: EdgeModel) -> list[ClientTask]:
-    """Return the tasks of a round that starts from a model, each with what its client kept in it."""
+    """Return the tasks of a round that starts from `before`, each with its client's unshared values."""
     tasks = []
     for client, first_step, steps, lr, seed in work.work:
-        own = before.kept.get(client, work.kept.get(client))  # what it kept under this lease is newer
+        own = before.kept.get(client, work.kept.get(client))  # the values from this lease are newer
         weights = before.weights if own is None else graft(before.weights, rules.local, own)
         tasks.append(ClientTask(client, first_step, steps, lr, weights, seed))
     return tasks
@@ -172,7 +171,7 @@ def close_round(
 
 
 class LazyExecutor:
-    """Computes a round when its result is asked for: nothing runs that is not needed."""
+    """Computes a round only when its result is requested."""
 
     name = "lazy"
 
@@ -182,7 +181,7 @@ class LazyExecutor:
         self.rounds: dict[int, dict[int, RoundWork]] = {}
 
     def begin(self, work: RoundWork) -> None:
-        """Take note of a round."""
+        """Note a round for later."""
         self.rounds.setdefault(work.lease_id, {})[work.index] = work
 
     def begun(self, lease_id: int, index: int) -> bool:
@@ -190,7 +189,7 @@ class LazyExecutor:
         return index in self.rounds.get(lease_id, {})
 
     def result(self, lease_id: int, index: int) -> EdgeModel | None:
-        """Compute a round and those it builds on, and return its edge model."""
+        """Compute a round after the rounds before it, and return its edge model."""
         work = self.rounds[lease_id][index]
         before = self.result(lease_id, index - 1) if work.base is None else EdgeModel(work.base)
         if before is None:

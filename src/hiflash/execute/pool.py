@@ -1,7 +1,7 @@
 """Workers on this machine: threads that take client tasks in the order in which they are due.
 
 Threads are enough: the trainers release the interpreter lock while they compute. Each task is pure and
-runs on one thread, so neither the number of workers nor who takes which task changes a bit of a result.
+runs on one thread, so neither the number of workers nor the choice of a worker changes a bit of a result.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class _Round:
 class WorkerPool(Tester):
     """An executor with one trainer per thread.
 
-    A round's tasks are queued when its starting model is known; the thread that finishes the last one
-    makes one model of them and queues the tasks of the round that builds on it.
+    A round's tasks are queued when its starting model is known. The thread that finishes the last task
+    combines the client models and queues the tasks of the next round.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class WorkerPool(Tester):
             thread.start()
 
     def begin(self, work: RoundWork) -> None:
-        """Queue a round, behind the one it builds on."""
+        """Queue a round after the round before it."""
         entry = _Round(work, [None] * len(work.work), len(work.work))
         with self._changed:
             rounds = self._rounds.setdefault(work.lease_id, {})
@@ -88,7 +88,7 @@ class WorkerPool(Tester):
         return index in self._rounds.get(lease_id, {})
 
     def result(self, lease_id: int, index: int) -> EdgeModel | None:
-        """Wait for a round and return its edge model, None if too few of its clients' are usable."""
+        """Wait for a round and return its edge model, None if too few client models are usable."""
         entry = self._rounds[lease_id][index]
         with self._changed:
             self._wait(lambda: entry.done)
@@ -99,7 +99,7 @@ class WorkerPool(Tester):
         return list(self._rounds)
 
     def drop(self, lease_id: int) -> None:
-        """Forget the rounds of a lease; what has not begun to run will not."""
+        """Forget the rounds of a lease; tasks that have not started never run."""
         with self._changed:
             for entry in self._rounds.pop(lease_id, {}).values():
                 entry.dropped = True
@@ -109,7 +109,7 @@ class WorkerPool(Tester):
         return self._gather([partial(_train_one, task) for task in tasks])
 
     def close(self) -> None:
-        """Let the running tasks end and the threads with them."""
+        """End every thread after its running task."""
         with self._changed:
             self._closed = True
             self._queue.clear()
@@ -149,7 +149,7 @@ class WorkerPool(Tester):
             raise self._error
 
     def _queue_tasks(self, entry: _Round, before: EdgeModel) -> None:
-        """Queue a round whose starting model is known; the lock is held."""
+        """Queue a round whose starting model is known. The caller holds the lock."""
         tasks = start_round(self.rules, entry.work, before)
         count = len(tasks)
         for indices in [range(count)] if self._whole_rounds else [range(i, i + 1) for i in range(count)]:
@@ -180,7 +180,7 @@ class WorkerPool(Tester):
             self._changed.notify_all()
 
     def _follow(self, before: _Round, entry: _Round) -> None:
-        """Queue a round behind one that is done; from an unusable model nothing can start."""
+        """Queue a round after a finished one. Without a usable model to start from, it ends at once."""
         if before.model is None:
             entry.done = True
             for follower in entry.followers:
@@ -198,7 +198,7 @@ class WorkerPool(Tester):
                 _, _, job = heapq.heappop(self._queue)
             try:
                 job(trainer)
-            except BaseException as error:  # whoever waits must learn of it, whatever it is
+            except BaseException as error:  # the waiting thread must learn of every error
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()
@@ -213,7 +213,7 @@ def _train_one(task: ClientTask, trainer: WorkerTrainer) -> TaskResult:
 
 
 def _one_torch_thread() -> None:
-    """Keep a worker's sums in one order: two torch threads add up differently from one."""
+    """Keep a worker's sums in one order: two torch threads add in another order than one."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""A connection to Ray: to one that this process starts for itself, or to one that runs already."""
+"""A connection to a Ray cluster: a private one that this process starts, or one that runs already."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["RayConnection", "connect"]
 
 NAMESPACE = "hiflash"
 LOOPBACK = "127.0.0.1:"
-# Workers belong to one program. Of several that share a Ray, each would lose its workers after a second
-# without work, and wait for new ones that import torch again.
+# Ray workers belong to one program. When several programs share a cluster, Ray ends a program's workers after
+# a second without work. Its next task then waits for new workers to import torch.
 PATIENCE = {"idle_worker_killing_time_threshold_ms": 60_000}
 
 
 @dataclass(frozen=True)
 class RayConnection:
-    """A connection of this process to a Ray; another process of this machine can join it at `address`."""
+    """The connection of this process to a Ray cluster; other local processes can join it at `address`."""
 
     address: str
     cpus: int
     owned: bool
 
     def close(self) -> None:
-        """Leave Ray, and stop it if it was started here; a connection found open stays open."""
+        """Leave Ray, and stop a cluster started here. A connection that was open before stays open."""
         if self.owned:
             import ray
 
@@ -40,10 +40,10 @@ class RayConnection:
 
 
 def connect(address: str, workers: int) -> RayConnection:
-    """Return a connection to the Ray at `address`, or to the one this process is connected to anyway.
+    """Return a connection to the Ray cluster at `address`, or this process's open connection if it has one.
 
-    `local` starts one with that many workers that is reached from this machine only; `auto` and
-    `host:port` join one that runs, whose own workers are used.
+    `local` starts a cluster with this many workers, reachable from this machine only. `auto` and `host:port`
+    join a running cluster and use the workers that it has.
     """
     try:
         import ray
@@ -53,7 +53,7 @@ def connect(address: str, workers: int) -> RayConnection:
     if owned:
         try:
             _join(address, workers)
-        except Exception as error:  # a Ray that is too slow to start raises nothing more special
+        except Exception as error:  # Ray has no special error for a slow start
             ray.shutdown()
             raise RunError(f"cannot use Ray at ray.address {address}: {error}") from error
     cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -67,7 +67,7 @@ def _join(address: str, workers: int) -> None:
     local = address == "local"
     if local:
         where |= {"num_cpus": workers, "include_dashboard": False, "_system_config": PATIENCE}
-        # Ray keeps the token that lets others in here, and would let everybody on this machine read it.
+        # Ray keeps its access token in this folder, and would make it readable for all users of this machine.
         (Path.home() / ".ray").mkdir(mode=0o700, exist_ok=True)
     with _undisturbed(), _known_as_loopback(local or address.startswith(LOOPBACK)):
         ray.init(**where, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
@@ -77,9 +77,9 @@ def _join(address: str, workers: int) -> None:
 
 @contextmanager
 def _known_as_loopback(wanted: bool) -> Iterator[None]:
-    """Have Ray call this machine 127.0.0.1, so that it listens there only and not on all interfaces.
+    """Make Ray use the address 127.0.0.1, so that it listens there only and not on all interfaces.
 
-    It does so by itself on macOS and Windows; elsewhere it replaces even a given loopback address.
+    Ray does so by itself on macOS and Windows. Elsewhere it replaces even an explicit loopback address.
     """
     from ray._private import ray_constants
 
@@ -93,9 +93,9 @@ def _known_as_loopback(wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Keep what `ray.init` would change for the whole process, and its advice to itself."""
+    """Undo the process-wide changes of `ray.init`, and silence its advice."""
     in_main = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(signal.SIGTERM)  # Ray's own would end a run that is asked to pause
+    handler = signal.getsignal(signal.SIGTERM)  # Ray's own handler would end a run that should pause
     logger = logging.getLogger("ray")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,8 +1,8 @@
 """Workers on a Ray cluster: an edge round is one stateless task, so a lost worker loses nothing.
 
-A round that builds on another is given the reference of its result: edge models move between the nodes
-and come to this process only when the cloud wants them. Every task is pure and sums are taken in the
-order of the local workers, so on equal processors a run has the digest of a local one.
+A round takes the reference to the result of the round before it. So edge models move between the nodes, and
+reach this process only when the cloud wants them. Every task is pure and sums have the same order as with
+local workers, so on equal processors a run has the same digest as a local run.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from hiflash.train.task import TaskResult
 
 __all__ = ["RayExecutor"]
 
-LEASES_PER_WORKER = 2  # so that none is idle while this process is busy
-INLINE_BYTES = 100_000  # so much Ray takes into the message of a task, 2 ms faster than the object store
+LEASES_PER_WORKER = 2  # so that no worker is idle while this process is busy
+INLINE_BYTES = 100_000  # the largest array that Ray sends inside a task: 2 ms faster than the object store
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Sent:
-    """A model as a task is given it. It holds the array too: only so is the array's id its own."""
+    """A model as the argument of a task. It also holds the array, so that no other array gets its id."""
 
     weights: Weights
     argument: Any
@@ -39,7 +39,7 @@ class _Sent:
 
 @dataclass(slots=True, eq=False)
 class _Round:
-    """A round, and its result's reference once Ray has it."""
+    """A round, and the reference to its result once Ray has the round."""
 
     work: RoundWork
     base: _Sent | None = None
@@ -48,11 +48,11 @@ class _Round:
 
 
 class RayExecutor(Tester):
-    """An executor, trainer and evaluator on the Ray of a connection, which it closes.
+    """An executor, trainer and tester on a Ray cluster. It closes its connection.
 
     Data and settings are sent once to each node, a model once per version and node unless it is small.
     Ray runs a task again, up to three times, when the process or node that ran it dies. It serialises
-    with pickle: a user's own model is sent as code, and who reaches the cluster can run code on it.
+    with pickle: a user's own model is sent as code, and anyone who reaches the cluster can run code on it.
     """
 
     def __init__(self, setup: Setup, connection: RayConnection) -> None:
@@ -74,10 +74,10 @@ class RayExecutor(Tester):
         self._rounds: dict[int, dict[int, _Round]] = {}
         self._waiting: list[tuple[float, int, _Round]] = []
         self._counter = 0
-        self._running: dict[int, Any] = {}  # the last reference of every lease that Ray works at
+        self._running: dict[int, Any] = {}  # the last reference of every lease that Ray works on
 
     def begin(self, work: RoundWork) -> None:
-        """Take on a round: what is due first goes to Ray first."""
+        """Take on a round. Ray gets the rounds that are due first."""
         entry = _Round(work)
         self._rounds.setdefault(work.lease_id, {})[work.index] = entry
         self._counter += 1
@@ -89,7 +89,7 @@ class RayExecutor(Tester):
         return index in self._rounds.get(lease_id, {})
 
     def result(self, lease_id: int, index: int) -> EdgeModel | None:
-        """Wait for a round and return its edge model, None if too few of its clients' are usable."""
+        """Wait for a round and return its edge model, None if too few client models are usable."""
         entry = self._rounds[lease_id][index]
         while self._waiting and (entry.reference is None or lease_id in self._running):
             self._settle(wait=True)
@@ -97,7 +97,7 @@ class RayExecutor(Tester):
         (model,) = self._get([entry.reference])
         if model is None:
             return None
-        # Copies, because the object store keeps what somebody looks at.
+        # Copies: the object store keeps an object as long as an array refers to it.
         kept = {client: np.array(values) for client, values in model.kept.items()}
         return replace(model, weights=np.array(model.weights), kept=kept)  # type: ignore[no-any-return]
 
@@ -106,9 +106,9 @@ class RayExecutor(Tester):
         return list(self._rounds)
 
     def drop(self, lease_id: int) -> None:
-        """Forget the rounds of a lease; what Ray does not have yet will not run.
+        """Forget the rounds of a lease; rounds that Ray does not have yet never run.
 
-        What it has is not cancelled: Ray 2.60 ends this process if a task is done at that moment.
+        The others are not cancelled: Ray 2.60 ends this process if a task finishes during its cancellation.
         """
         for entry in self._rounds.pop(lease_id, {}).values():
             entry.dropped = True
@@ -137,7 +137,7 @@ class RayExecutor(Tester):
         self._connection.close()
 
     def _hand_over(self) -> None:
-        """Give Ray rounds of a few more leases than it has workers; the others can still be dropped."""
+        """Give Ray the rounds of a few leases per worker. The other rounds can still be dropped."""
         while self._waiting:
             entry = self._waiting[0][2]
             lease_id = entry.work.lease_id
@@ -156,7 +156,7 @@ class RayExecutor(Tester):
         return len(self._running) >= enough
 
     def _settle(self, wait: bool) -> None:
-        """Take note of what Ray has done; `wait` until there is something."""
+        """Update the leases that Ray works on; with `wait`, wait until one is finished."""
         references = list(self._running.values())
         done, _ = self._ray.wait(
             references,
@@ -167,7 +167,7 @@ class RayExecutor(Tester):
         self._running = {lease: last for lease, last in self._running.items() if last not in done}
 
     def _submit(self, entry: _Round) -> Any:
-        """Give Ray a round, after the one it builds on, and return the reference of its result."""
+        """Give Ray a round after the round before it, and return the reference to its result."""
         work = entry.work
         if work.base is None:
             before = self._rounds[work.lease_id][work.index - 1]
@@ -179,7 +179,7 @@ class RayExecutor(Tester):
         return entry.reference
 
     def _send(self, weights: Weights) -> _Sent:
-        """Return a model for a task: one object in the store for all who start from the same array."""
+        """Return a model for a task. Tasks that start from the same array share one object in the store."""
         if weights.nbytes <= INLINE_BYTES:
             return _Sent(weights, weights)
         sent = self._sent.get(id(weights))

@@ -1,7 +1,7 @@
-"""What runs in the processes of a Ray: edge rounds and parts of evaluations, by a trainer made once.
+"""The functions that Ray workers run: edge rounds, client tasks and evaluations of test spans.
 
-The functions are stateless: what they are given decides what they return, so Ray may run them anywhere,
-and again elsewhere when a worker dies. Only the trainer of a setup is kept, to save the time to make it.
+The functions are stateless: their arguments alone decide their results. So Ray may run them anywhere, and
+again elsewhere when a worker dies. A worker keeps only its trainers, to save the time to make them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Setup", "evaluate_spans", "run_round", "train_task"]
 
-KEPT = 2  # trainers in a process: an old one holds its dataset in the object store
+KEPT = 2  # trainers in a process: each one holds its dataset in the object store
 _made: dict[str, tuple[WorkerTrainer, RoundRules]] = {}
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Everything that the tasks of a run share. It is placed in the object store once, as arrays.
+    """The shared input of all tasks of a run. The object store holds it once, as arrays.
 
-    `trainer` is a kind that is known to work where the run was started. Ray serialises `make_model`: for
-    a built-in model that is its name, for a user's own it is the user's code.
+    `trainer` names a trainer that works on the machine that started the run. Ray serialises `make_model`:
+    a built-in model as its name, a user's own model as the user's code.
     """
 
     trainer: str
@@ -45,15 +45,15 @@ class Setup:
     rules: RoundRules
 
     def make_trainer(self) -> WorkerTrainer:
-        """Return a trainer that computes on one thread and reads the data where they lie."""
+        """Return a trainer that computes on one thread and reads the data in place."""
         import torch
 
         from hiflash.train.choose import choose_trainer
         from hiflash.train.torch_trainer import Samples
 
-        torch.set_num_threads(1)  # two would add up in another order
+        torch.set_num_threads(1)  # two threads would add in another order
         with warnings.catch_warnings():
-            # Torch warns, once, of arrays that must not be written to. Nobody does.
+            # Torch warns of read-only arrays. Trainers never write to them.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             x, y, x_test, y_test = map(torch.from_numpy, (self.x, self.y, self.x_test, self.y_test))
         return choose_trainer(
@@ -62,7 +62,7 @@ class Setup:
 
 
 def run_round(setup: Sequence[Any], start: Weights | EdgeModel | None, work: RoundWork) -> EdgeModel | None:
-    """Return the edge model of a round that starts from another; from an unusable one nothing can start."""
+    """Return the edge model of a round, None if its start or too many client models are unusable."""
     if start is None:
         return None
     trainer, rules = _of(setup)
@@ -71,7 +71,7 @@ def run_round(setup: Sequence[Any], start: Weights | EdgeModel | None, work: Rou
 
 
 def assignment_of(task: ClientTask) -> Assignment:
-    """Return a task without its model, which travels by itself: many tasks start from the same one."""
+    """Return a task without its model. Many tasks start from one model, so it is sent separately."""
     return Assignment(task.client, task.first_step, task.steps, task.lr, task.seed)
 
 
@@ -84,13 +84,13 @@ def train_task(setup: Sequence[Any], base: Weights, work: Assignment) -> TaskRes
 def evaluate_spans(
     setup: Sequence[Any], weights: Weights, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[int, float]]:
-    """Return right answers and summed loss of some spans of the test set, one by one."""
+    """Return the number of right answers and the summed loss of each span of the test set."""
     trainer, _ = _of(setup)
     return [trainer.evaluate(weights, start, stop) for start, stop in spans]
 
 
 def _of(setup: Sequence[Any]) -> tuple[WorkerTrainer, RoundRules]:
-    """Return what a setup makes. It is the only item of a list: Ray would fetch a bare reference."""
+    """Return the trainer and the rules of a setup, given as a list: Ray would fetch a bare reference."""
     (reference,) = setup
     key = reference.hex()
     if key not in _made:

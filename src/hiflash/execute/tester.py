@@ -1,4 +1,4 @@
-"""Tests of a model on the whole test set, in spans that workers share."""
+"""Tests of a model on the whole test set, in spans for many workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVALUATION_SPAN = 500  # fixed, so that sums do not depend on the number of work
 
 
 class Tester:
-    """Something that tests models on spans of a test set."""
+    """The base of executors that test models on spans of the test set."""
 
     test_size: int
 
@@ -23,7 +23,7 @@ class Tester:
         return right / self.test_size, loss / self.test_size
 
     def right(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the number of right answers in each of some parts of the test set."""
+        """Return the number of right answers in each part of the test set."""
         return [hits for hits, _ in self._test(weights, parts)]
 
     def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
@@ -31,5 +31,5 @@ class Tester:
 
 
 def spans(size: int) -> list[tuple[int, int]]:
-    """Return the pieces in which a test set of this size is evaluated."""
+    """Return the spans of a test set of this size."""
     return [(start, min(start + EVALUATION_SPAN, size)) for start in range(0, size, EVALUATION_SPAN)]

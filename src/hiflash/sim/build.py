@@ -1,4 +1,4 @@
-"""From plain values to the parts of a simulation: world, cloud, edges, ledger."""
+"""Builds the parts of a simulation from a configuration: world, cloud, edges, ledger."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ __all__ = ["Materials", "StartModel", "check_clusters", "simulator", "workload_o
 
 
 def _unheard(now: float, kind: str, row: Mapping[str, Any]) -> None:
-    """Keep no log."""
+    """Discard an event row."""
 
 
 @dataclass(frozen=True, eq=False)
 class StartModel:
-    """The first global model, its tensors, and how many of its values are learned.
+    """The initial global model, the shapes of its tensors, and the number of its trained values.
 
-    Behind the learned values lie the running statistics of BatchNorm.
+    The trained values come first. The running statistics of BatchNorm follow them.
     """
 
     weights: Weights
@@ -57,10 +57,10 @@ class StartModel:
 
 @dataclass(frozen=True)
 class Materials:
-    """What a simulation is given from outside: who trains, who tests classes, who keeps the log.
+    """The parts of a simulation that come from outside: executor, class recall and log.
 
-    Without an executor nothing is trained, or `stand_in` makes an edge's model. `recall` measures a model
-    class by class, for methods that look at that.
+    Without an executor nothing is trained, or `stand_in` makes the edge models. `recall` tests a model class
+    by class; some methods need this.
     """
 
     executor: Executor | None = None
@@ -98,7 +98,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     prices = Prices(
         world.cost_unit_s, config.resources.slot_s, config.cost.compute_weight, config.cost.send_weight
     )
-    # Where nothing is trained there are no models to compress: only their sizes count.
+    # Without training there are no models to compress. Only their sizes count.
     downlink = Downlink(download if training.trains else None)
     limits = {
         name: _number(getattr(config.stop, name)) for name in ("communications", "client_steps", "virtual_s")
@@ -124,14 +124,14 @@ def _training(materials: Materials, workloads: Sequence[Workload], uplink: Uplin
 
 
 def workload_of(config: Config, examples: int) -> Workload:
-    """Return what a client with so many samples is asked for."""
+    """Return the workload of a client with this many samples."""
     settings = config.client
     steps = local_steps(config, examples)
     return Workload(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
 
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
-    """Raise if an edge has too few clients for its rule ever to be applied."""
+    """Raise if an edge has too few clients for its aggregation rule."""
     least = config.edge.rule().least
     for edge, cluster in enumerate(clusters):
         if len(cluster) < least:
@@ -182,7 +182,7 @@ def _cloud(
 
 
 def _selection(config: Config, population: Population, world: World) -> Selection:
-    """Return who takes part in synchronous rounds; a tier's units are those of similar response latency."""
+    """Return the selection of synchronous rounds; a tier groups edges of similar response latency."""
     cloud, clusters = config.cloud, population.clusters
     if cloud.selection == "uniform":
         return UniformSelection(cloud.participants, config.seed)
@@ -238,7 +238,7 @@ def _mobility(
     clients = len(population.examples)
     rules = MobilityRules(
         rates={"move": mobility.moves_per_s, "join": mobility.joins_per_s, "leave": mobility.leaves_per_s},
-        absent=min(clients - 1, round(mobility.absent * clients)),  # somebody must be there
+        absent=min(clients - 1, round(mobility.absent * clients)),  # at least one client is present
         repair_s=_number(mobility.repair_s),
         switching_cost=mobility.switching_cost,
         heterogeneity_weight=federation.heterogeneity_weight,
@@ -259,8 +259,8 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
     return World(
         compute_s=compute_s * slowed,
         send_s=send_s(config, population.resources, clusters) * hop * slowed,
-        # The unit of cost is the mean edge at H = 2 under the random association, whatever the method's is:
-        # an association that saves seconds must not be charged more for each.
+        # The cost unit is a mean lease at H = 2 under the random association, for every method. With the
+        # method's own association, a faster one would pay a higher price per second.
         cost_unit_s=(
             2 * float(compute_s.sum()) / edges,
             2 * float(population.resources.own_send_s(_usual_clusters(config, population)).sum()) / edges,
@@ -276,7 +276,7 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
 
 
 def _usual_clusters(config: Config, population: Population) -> list[list[int]]:
-    """Return the clusters that the same clients would have at random."""
+    """Return the clusters of the same clients under the random association."""
     if config.federation.association == "random":
         return population.edge_clusters
     return random_association(
@@ -285,7 +285,7 @@ def _usual_clusters(config: Config, population: Population) -> list[list[int]]:
 
 
 def _flat_hop(payloads: Payloads) -> float:
-    """Return the share of a model that passes a flat client's access hop: what it sends to the cloud."""
+    """Return upload size over model size: a flat client's access hop carries an upload, not a whole model."""
     return payloads.up / payloads.model
 
 

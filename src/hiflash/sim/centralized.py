@@ -1,4 +1,4 @@
-"""Training on pooled data in one place: the level that federated training is measured against."""
+"""Training on pooled data in one place: the reference for federated training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS_AT_ONCE = 100
 
 
 class Centralized(Stateful):
-    """An engine without a federation: nothing is communicated, no client works, no virtual time passes."""
+    """An `Engine` without a federation: no communication, no clients, no virtual time."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Centralized(Stateful):
 
     @property
     def clusters(self) -> list[list[int]]:
-        """Return none: there are no edges."""
+        """Return an empty list: there are no edges."""
         return []
 
     def start(self) -> None:
-        """Do nothing: there is nobody to wait for."""
+        """Do nothing: there are no first events."""
 
     def step(self) -> None:
         """Take the next hundred steps, or fewer where the learning rate changes or the end is near."""
@@ -59,7 +59,7 @@ class Centralized(Stateful):
         self.log(0.0, "train", {"steps": self.taken, "loss": result.loss})
 
     def evaluations_due(self, every: int) -> int:
-        """Return how many evaluations should have been made: one every hundred steps."""
+        """Return the number of evaluations due so far: one per hundred steps."""
         return self.taken // STEPS_AT_ONCE
 
     def used(self) -> dict[str, float]:
@@ -73,11 +73,11 @@ class Centralized(Stateful):
         return dict.fromkeys(nothing, 0) | dict.fromkeys(costs, 0.0)
 
     def edges_ms(self) -> dict[str, list[float]]:
-        """Return nothing: there is no edge."""
+        """Return empty lists: there are no edges."""
         return {"latency_per_edge_ms": [], "waiting_per_edge_ms": []}
 
     def figures(self) -> dict[str, Any]:
-        """Return the rest of what a result reports."""
+        """Return the other figures of a result."""
         counts = (
             "client_uploads", "wasted_client_steps", "wan_bytes_up", "wan_bytes_down", "lan_bytes_up",
             "lan_bytes_down", "refused", "waited", "cancelled", "discarded", "rejected", "abandoned",

@@ -50,9 +50,9 @@ def cluster_clients(
 
 
 def send_s(config: Config, resources: Resources, clusters: Clusters) -> npt.NDArray[np.float64]:
-    """Return the seconds every client takes to send a model to where it belongs.
+    """Return the seconds every client takes to send a model to its own edge.
 
-    A latency tier is no place: its clients, like flat ones, use the access hop of their best edge.
+    A latency tier is not a location. Its clients use the access hop of their best edge, as in flat methods.
     """
     if config.federation.flat or config.federation.association == "latency":
         return resources.best_send_s
@@ -71,7 +71,10 @@ def _clusters(
     if federation.association == "latency":
         return latency_tiers(resources.compute_s + resources.best_send_s, federation.edges)
     if labels is None:
-        raise ConfigError(f"the association {federation.association} needs the labels of clients' data")
+        raise ConfigError(
+            f"the association {federation.association} needs the labels of the clients' data, and there is "
+            "no data; set data.name, or use the association random"
+        )
     if federation.association == "edge-iid":
         return edge_iid(labels, federation.edges, stream)
     if federation.association == "edge-noniid":
@@ -86,7 +89,7 @@ def _problem(config: Config, resources: Resources, labels: npt.NDArray[np.int64]
         latency_ms = resources.latency_s()
         latency_ms *= 1000
     if federation.reach != "all" and federation.reach < federation.edges:
-        # A client computes equally long for every edge, so the fastest edges have its best bandwidth.
+        # Compute time is the same for every edge, so a client's fastest edges have its best bandwidth.
         best = np.argsort(latency_ms, axis=0, kind="stable")[: federation.reach]
         reachable = np.zeros(latency_ms.shape, np.bool_)
         np.put_along_axis(reachable, best, values=True, axis=0)

@@ -1,4 +1,4 @@
-"""What happens in a simulation beside the messages between cloud and edges, and who is told of it."""
+"""The simulator's own events, and the types of its callbacks: the log and the recall of classes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Log: TypeAlias = Callable[[float, str, Mapping[str, Any]], None]
 """Takes virtual time, kind and contents of an event row."""
 
 Recall: TypeAlias = Callable[[Weights], tuple[float, ...]]
-"""From a model to the share of each class's test samples that it gets right."""
+"""Takes a model and returns its accuracy on the test samples of each class."""
 
 
 @record
 @dataclass(slots=True)
 class RoundEnd:
-    """An edge round is over in virtual time; `model` is the promise of what its clients made."""
+    """The end of an edge round in virtual time; `model` is the promise of its edge model."""
 
     edge: int
     lease_id: int

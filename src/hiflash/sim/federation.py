@@ -1,4 +1,4 @@
-"""From a configuration and data to everything a run needs: clients, model, workers, engine."""
+"""Builds everything a run needs from a configuration and data: clients, model, workers, `Engine`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ AUTO_MODEL = {"mnist5k": "lenet", "mnist": "lenet", "femnist": "femnist_cnn", "c
 
 @dataclass(frozen=True)
 class Federation:
-    """Everything of a run that does not change while it runs. Without a pool nothing is trained."""
+    """The fixed parts of a run. Without a pool nothing is trained."""
 
     config: Config
     data: Dataset | None
@@ -51,16 +51,16 @@ class Federation:
 
     @property
     def trainer(self) -> str:
-        """Return the name of what runs client tasks."""
+        """Return the name of the trainer."""
         return "none" if self.pool is None else self.pool.name
 
     @property
     def parameters(self) -> int:
-        """Return how many values of the model are learned."""
+        """Return the number of trained values of the model."""
         return self.start.trained
 
     def engine(self, log: Log) -> Engine:
-        """Return what runs this configuration, at its start."""
+        """Return the `Engine` of this configuration, before its first event."""
         if self.config.cloud.schedule == "centralized" and self.pool is not None:
             workload = workload_of(self.config, int(self.population.examples[0]))
             steps, seed = self.config.stop.steps, self.config.seed
@@ -76,7 +76,7 @@ class Federation:
         return float(np.bincount(self.data.y_test).max() / len(self.data.y_test))
 
     def recall(self, weights: Weights) -> tuple[float, ...]:
-        """Return the share of each class's test samples that a model gets right; zero for a class without."""
+        """Return a model's accuracy on the test samples of each class; 0 for a class without samples."""
         if self.pool is None or self.data is None:
             raise ConfigError('trainer "none" has no model to measure')
         counts = np.bincount(self.data.y_test, minlength=self.data.classes)
@@ -96,7 +96,7 @@ def build(
     model: nn.Module | Callable[[], nn.Module] | None = None,
     indices: Sequence[Any] | None = None,
 ) -> Federation:
-    """Return the federation of a configuration; `data`, `model` and `indices` are a user's own."""
+    """Return the federation of a configuration, with a user's own `data`, `model` and `indices` if given."""
     from hiflash.train.models import batch_norm_spans, initial_weights
 
     data, name, make = _materials(config, data, model)
@@ -104,28 +104,28 @@ def build(
     population = populate(config, data, indices, spec.size)
     check_clusters(config, population.clusters)
     if config.cloud.schedule == "async":
-        threshold_policy(config)  # an agent that cannot be used is an error before anything is written
+        threshold_policy(config)  # an unusable agent must fail before any file is written
     local = batch_norm_spans(make()) if config.client.batch_norm == "local" else ()
     if config.client.batch_norm == "local" and not local:
         raise ConfigError(
             f'client.batch_norm = "local" needs a model with BatchNorm, and {name} has none; leave it out'
         )
     if config.trainer == "none" or data is None:
-        nothing = np.zeros(1, np.float32)  # a model that nobody looks into
+        nothing = np.zeros(1, np.float32)  # a placeholder: without training nothing reads the model
         return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None)
     pool = _pool(config, data, population, make, local)
     return Federation(config, data, population, name, StartModel(initial, spec, trainable), pool)
 
 
 def survey(config: Config) -> tuple[Dataset | None, Population]:
-    """Return the data and clients of a configuration, associated at random; nothing can be trained."""
+    """Return the data and the clients of a configuration under the random association, without workers."""
     data, spec = outline(config)
     anywhere = {"federation.association": "random", "federation.reach": "all"}
     return data, populate(config.with_settings(anywhere), data, None, spec.size)
 
 
 def outline(config: Config) -> tuple[Dataset | None, Spec]:
-    """Return the data of a configuration and the shape of its model, which no seed changes."""
+    """Return the data of a configuration and the shapes of its model; no seed changes them."""
     from hiflash.train.models import initial_weights
 
     data, _, make = _materials(config, None, None)
@@ -135,7 +135,7 @@ def outline(config: Config) -> tuple[Dataset | None, Spec]:
 def _materials(
     config: Config, data: Dataset | None, model: nn.Module | Callable[[], nn.Module] | None
 ) -> tuple[Dataset | None, str, Callable[[], nn.Module]]:
-    """Return the data, and name and maker of the model."""
+    """Return the data, the name of the model, and a function that makes the model."""
     from hiflash.train.models import build_model
 
     if config.data.name == "own" and data is None:
@@ -149,7 +149,7 @@ def _materials(
         raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
     shape = (1, 28, 28) if data is None else tuple(data.x.shape[1:])
     classes = 10 if data is None else data.classes
-    # Nothing of this holds the data: Ray sends it to other processes.
+    # `make` must not hold the data, because Ray sends `make` to other processes.
     make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
     return data, name, make
 
@@ -182,7 +182,7 @@ def _pool(
         x_array, y_array, indices = flip_labels(
             x_array, y_array, indices, rules.attack.malicious, data.classes
         )
-    by_class = np.argsort(data.y_test, kind="stable")  # so that one class can be tested: see `recall`
+    by_class = np.argsort(data.y_test, kind="stable")  # each class is one span: see `recall`
     x_test_array, y_test_array = x_test_array[by_class], data.y_test[by_class]
     arrays = (x_array, y_array, x_test_array, y_test_array)
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
@@ -216,7 +216,7 @@ def _attack(config: Config) -> Attack:
 
 
 def _device(config: Config) -> str:
-    """Return the device to train on. Ray's workers use their processors."""
+    """Return the device to train on. Ray workers train on CPUs."""
     if config.executor == "local":
         return config.device
     if config.device not in ("auto", "cpu"):

@@ -18,7 +18,11 @@ __all__ = ["Ledger", "OpenLease", "Prices"]
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a run is charged: a slot costs one, `unit_s` seconds of computing and of sending their weights."""
+    """The prices of a run's time and work.
+
+    A slot costs 1. Computing costs `compute_weight` per cost unit, and sending `send_weight`. `unit_s` has
+    the seconds of both cost units.
+    """
 
     unit_s: tuple[float, float]
     slot_s: float
@@ -28,9 +32,10 @@ class Prices:
 
 @record
 class OpenLease(NamedTuple):
-    """A lease that is not settled yet: what it is expected to take, and what was done under it.
+    """An unsettled lease: its expected computing and arrival, and its work so far.
 
-    `compute_s` is the computing of all its rounds; of those that are done the seconds are known one by one.
+    `compute_s` is the expected computing of all rounds. `computed_s` and `sent_s` have one entry for each
+    finished round.
     """
 
     edge: int
@@ -45,7 +50,7 @@ class OpenLease(NamedTuple):
 
 
 class Ledger(Stateful):
-    """Counts what happens and what it costs, from the events alone."""
+    """Counts communications, steps, bytes and costs, from the events alone."""
 
     COUNTS = (
         "communications",
@@ -78,7 +83,7 @@ class Ledger(Stateful):
             setattr(self, name, 0)
         self.staleness: Counter[int] = Counter()
         self.thresholds: Counter[str] = Counter()
-        self.rejections: Counter[str] = Counter()  # why updates did not count, other than for being stale
+        self.rejections: Counter[str] = Counter()  # reasons other than staleness
         self.grants = [0] * edges
         self.applied = [0] * edges
         self.open: dict[int, OpenLease] = {}
@@ -115,7 +120,7 @@ class Ledger(Stateful):
         return math.floor(now / self.prices.slot_s + 1e-9)  # k * slot_s / slot_s may fall just short of k
 
     def granted(self, grant: Grant, arrives_at: float, compute_s: float) -> None:
-        """Open the books of a lease whose upload is expected at `arrives_at`, after so much computing."""
+        """Open the books of a lease with its expected arrival and computing."""
         first = not self.grants[grant.edge]
         self.wan_bytes_down += self.payloads.first_down if first else self.payloads.down
         self.grants[grant.edge] += 1
@@ -155,13 +160,13 @@ class Ledger(Stateful):
             self.settle(verdict.lease_id, applied=False)
         elif verdict.status == "applied":
             self.settle(verdict.lease_id, applied=True, staleness=verdict.staleness)
-        else:  # it is buffered: it runs no more, and is settled with the others
+        else:  # buffered: charge the lease now, and settle it when the cloud applies its buffer
             lease = self.open[verdict.lease_id]
             self.open[verdict.lease_id] = lease._replace(in_flight=False, staleness=verdict.staleness)
             self._charge(lease)
 
     def settle(self, lease_id: int, *, applied: bool, staleness: int | None = None) -> None:
-        """Close the books of a lease; the staleness of a buffered upload is known already."""
+        """Close the books of a lease; those of a buffered upload already hold its staleness."""
         lease = self.open.pop(lease_id)
         if lease.in_flight:
             self._charge(lease)
@@ -172,11 +177,11 @@ class Ledger(Stateful):
             self.wasted_client_steps += lease.steps_done
 
     def costs(self, now: float) -> dict[str, float]:
-        """Return what the run has cost until now: a slot costs one, work its weighted share of the mean."""
+        """Return the costs so far: computing, sending, and their weighted sum plus 1 for each slot."""
         return self.costs_by(self.slot(now))
 
     def costs_by(self, slot: int) -> dict[str, float]:
-        """Return what the run has cost by the end of a slot in which nothing more happens."""
+        """Return the costs at the end of a slot if nothing more happens in it."""
         running = math.fsum(
             [lease.compute_s * self._share(lease, slot) for lease in self.open.values() if lease.in_flight]
         )
@@ -218,23 +223,23 @@ class Ledger(Stateful):
         return sum(tau * count for tau, count in self.staleness.items()) / applied if applied else 0.0
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take the books back."""
+        """Go back to a snapshot."""
         super().restore(state)
         for name in ("staleness", "thresholds", "rejections"):
             setattr(self, name, Counter(state[name]))
 
     def _left_over(self) -> int:
-        """Return the steps behind updates that wait in an asynchronous cloud's buffer: in vain by now."""
+        """Return the steps of uploads in an asynchronous cloud's buffer; so far they are wasted."""
         if self.synchronous:
             return 0
         return sum(lease.steps_done for lease in self.open.values() if not lease.in_flight)
 
     def _charge(self, lease: OpenLease) -> None:
-        """Add what the rounds done under a lease that stops running have cost."""
+        """Add the cost of a lease's finished rounds, once the lease no longer runs."""
         self.compute_cost += math.fsum(lease.computed_s) / self.compute_unit_s
         self.send_cost += math.fsum(lease.sent_s) / self.send_unit_s
 
     def _share(self, lease: OpenLease, slot: int) -> float:
-        """Return the part of a running lease's computing that is charged: even over the slots it runs."""
+        """Return the charged share of a running lease's computing, which is spread evenly over its slots."""
         first, last = self.slot(lease.granted_at), self.slot(lease.arrives_at)
         return min(1.0, (slot - first + 1) / (last - first + 1))

@@ -1,4 +1,4 @@
-"""Clients that move, join and leave on a seeded schedule, and the association that is repaired meanwhile."""
+"""Clients that move, join and leave on a seeded schedule, and repairs of their association."""
 
 from __future__ import annotations
 
@@ -37,21 +37,22 @@ class Change:
 
 @dataclass(frozen=True)
 class Paths:
-    """How long clients take to send: at first, and after a move. If `flat`, to the best edge only."""
+    """The send times of clients, at first and after a move. If `flat`, to the best edge only."""
 
     at_first: Callable[[], Floats]
     """All pairs, `[edges, clients]`, or `[clients]` if `flat`."""
     after_move: Callable[[int], Floats]
     flat: bool
     reach: int | None = None
-    """A client can belong to so many edges: those that it sends to fastest."""
+    """Number of edges that a client can belong to: those with its shortest send times. None means all."""
 
 
 @dataclass(frozen=True)
 class MobilityRules:
     """How often clients move, join and leave, how many are absent at first, and how clusters are repaired.
 
-    `rates` are per virtual second. `target` are the labels that a cluster should have, None for everybody's.
+    `rates` are per virtual second. `target` is the label distribution that a cluster should have; None means
+    that of all clients.
     """
 
     rates: Mapping[str, float]
@@ -64,10 +65,10 @@ class MobilityRules:
 
 
 class Mobility(Stateful):
-    """Decides who is where, and tells edges, world and cloud.
+    """Decides which client belongs to which edge, and tells edges, world and cloud.
 
-    Moves, joins and leaves are Poisson processes over virtual time. The seed and earlier joins and leaves
-    alone decide what happens when, and to whom: all methods see the same.
+    Moves, joins and leaves are Poisson processes over virtual time. Their times and clients depend only on
+    the seed and on earlier joins and leaves, so all methods see the same changes.
     """
 
     STATE = ("moved", "steps", "counts", "repairs", "level_s", "level_until")
@@ -100,13 +101,13 @@ class Mobility(Stateful):
         self.placement = self._placement()
         self.send_s = paths.at_first()
         self.moved: dict[int, int] = {}  # the last move of each client that moved
-        self.steps: dict[int, int] = {}  # taken by each client that is in no cluster
+        self.steps: dict[int, int] = {}  # local steps so far of each client outside all clusters
         self.counts = dict.fromkeys((*COUNTED.values(), "switches"), 0)
         self.repairs: list[dict[str, Any]] = []
-        self.level_s, self.level_until = np.zeros(2), 0.0  # the levels times their seconds, and until when
+        self.level_s, self.level_until = np.zeros(2), 0.0  # integral of `_levels`, and its end
 
     def start(self) -> list[EdgeEffect | ClusterChange]:
-        """Return what follows for edges and cloud from who is absent at first."""
+        """Return the effects on edges and cloud of the clients that are absent at first."""
         return self._settle(0.0)
 
     def first(self) -> list[tuple[float, Change]]:
@@ -123,13 +124,13 @@ class Mobility(Stateful):
         return now + gap_s, Change(change.kind, index)
 
     def handle(self, change: Change, now: float) -> list[EdgeEffect | ClusterChange]:
-        """Let something happen and return what follows for edges and cloud."""
+        """Apply a change and return its effects on edges and cloud."""
         self.level_s, self.level_until = self._level_s(now), now
         if change.kind == "repair" and self.placement is not None:
             return self._repair(self.placement, now)
         members = self.membership
         candidates = members.absent() if change.kind == "join" else members.present()
-        if len(candidates) <= (change.kind == "leave"):  # nobody there; the last client never leaves
+        if len(candidates) <= (change.kind == "leave"):  # no candidate; the last client never leaves
             return []
         which = rng(self.seed, "mobility", change.kind, "who", change.index).integers(len(candidates))
         client = int(candidates[which])
@@ -152,11 +153,11 @@ class Mobility(Stateful):
         return self._settle(now)
 
     def granted(self, edge: int) -> None:
-        """Take note that an edge has got a lease."""
+        """Keep the cluster of an edge as it is: the edge has a lease."""
         self.membership.granted(edge)
 
     def returned(self, check_in: CheckIn, now: float) -> list[EdgeEffect | ClusterChange]:
-        """Return what follows now that the lease of an edge is over; it asks for the next one if it can."""
+        """Return the effects of the end of an edge's lease; an edge with clients checks in again."""
         self.membership.returned(check_in.edge)
         effects = self._settle(now)
         if not any(effect.edge == check_in.edge for effect in effects):
@@ -168,7 +169,7 @@ class Mobility(Stateful):
         return self.membership.clusters(len(self.edges))
 
     def figures(self, now: float) -> dict[str, Any]:
-        """Return what a result reports."""
+        """Return the mobility figures of a result."""
         total_js, latency_ms = (self._level_s(now) / now if now else self._levels()).tolist()
         means = {"mean_total_js": total_js, "mean_latency_ms": latency_ms}
         return {**self.counts, **means, "repairs": self.repairs}
@@ -178,7 +179,7 @@ class Mobility(Stateful):
         return super().snapshot() | {"membership": self.membership.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a snapshot, with the edges restored before."""
+        """Go back to a snapshot. Restore the edges first."""
         super().restore(state)
         self.membership.restore(state["membership"])
         self.placement = self._placement()
@@ -221,7 +222,7 @@ class Mobility(Stateful):
             self.placement.assign(client, edge)
 
     def _settle(self, now: float) -> list[EdgeEffect | ClusterChange]:
-        """Let those change clusters who can, and return what the cloud is told."""
+        """Make the changes of clusters that leases allow now, and return their effects."""
         leaving: dict[int, list[int]] = {}
         entering: dict[int, list[int]] = {}
         for transfer in self.membership.settle():
@@ -242,13 +243,13 @@ class Mobility(Stateful):
         return effects
 
     def _refresh(self, edge: int, members: Sequence[int]) -> None:
-        """Tell the world who is in a cluster and how long they take to send."""
+        """Tell the world the clients of a cluster and their send times."""
         cluster = np.array(members, dtype=np.int64)
         send_s = self.send_s[cluster] if self.paths.flat else self.send_s[edge, cluster]
         self.world.recluster(edge, cluster, send_s)
 
     def _put(self, client: int, move: int) -> None:
-        """Put a client where one of its moves leads."""
+        """Set the send times of a client after one of its moves."""
         self.send_s[..., client] = self.paths.after_move(move)
 
     def _latency_ms(self, client: int | slice = slice(None)) -> Floats:
@@ -259,7 +260,7 @@ class Mobility(Stateful):
         return latency_ms
 
     def _placement(self) -> Placement | None:
-        """Return the association as it is; without edges there is none."""
+        """Return the present association, None for a flat method."""
         if self.paths.flat:
             return None
         return Placement(

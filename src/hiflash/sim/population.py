@@ -1,4 +1,4 @@
-"""Who holds what and belongs where: sample counts, labels and clusters of the clients."""
+"""The clients of a federation: their sample counts, labels and clusters."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from hiflash.sim.resources import Resources, draw_resources
 
 __all__ = ["Population", "populate"]
 
-EXAMPLES, FEATURES = 600, 28 * 28  # what a client counts as holding where there is no data: MNIST's share
+EXAMPLES, FEATURES = 600, 28 * 28  # assumed for each client if there is no data, as in MNIST
 
 
 @dataclass(frozen=True)
 class Population:
-    """The clients of a federation. A flat one has clusters of one; `edge_clusters` are there all the same."""
+    """The clients of a federation.
+
+    In a flat method each of `clusters` has one client. `edge_clusters` are always the clusters of the edges.
+    """
 
     examples: np.ndarray
     features: int
@@ -34,12 +37,12 @@ class Population:
     resources: Resources
 
     def js_per_edge(self, clusters: Clusters) -> list[float]:
-        """Return how far each edge's label distribution is from the global one; nothing without labels."""
+        """Return the divergence of each edge's labels from those of all clients; empty without labels."""
         return [] if self.labels is None else js_per_edge(self.labels, clusters)
 
 
 def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None, values: int) -> Population:
-    """Return the clients that a configuration asks for; a model sent has `values` numbers."""
+    """Return the clients of a configuration; `values` is the size of the model that they send."""
     clients = config.federation.clients
     features = FEATURES if data is None else int(np.prod(data.x.shape[1:]))
     labels = None

@@ -1,4 +1,4 @@
-"""What computing and sending take every client, drawn from the configured ranges."""
+"""The compute and send times of every client, drawn from the configured ranges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Resources:
-    """Mean seconds of every client's computing, and of sending a model of so many `values` to any edge.
+    """Mean seconds of every client's computing, and of sending a model with `values` numbers to any edge.
 
     Bandwidths are drawn when they are asked for. Only `latency_s` holds all pairs of edges and clients at
     once: of a million clients there would be too many.
@@ -66,7 +66,7 @@ class Resources:
         return np.stack([self.send_s(edge) for edge in range(self.edges)])
 
     def moved_send_s(self, move: int) -> Floats:
-        """Return the seconds that the client of one move takes from then on to send a model to each edge."""
+        """Return the seconds to send a model to each edge for the client that made this move."""
         to_edges_hz = 1e6 * rng(self.seed, "bandwidth after move", move).uniform(
             *self.bandwidth_mhz, self.edges
         )
@@ -89,7 +89,7 @@ class Resources:
 
 
 def draw_resources(config: Config, examples: npt.NDArray[np.int64], features: int, values: int) -> Resources:
-    """Return the resources of clients with so many samples of so many features."""
+    """Return the resources of clients that hold `examples` samples of `features` numbers each."""
     resources, clients = config.resources, len(examples)
     held, which = np.unique(examples, return_inverse=True)
     steps = np.array([local_steps(config, count) for count in held.tolist()], dtype=np.float64)[which]
@@ -113,7 +113,7 @@ def draw_resources(config: Config, examples: npt.NDArray[np.int64], features: in
 def step_samples(examples: npt.NDArray[np.int64], batch: int) -> Floats:
     """Return the mean number of samples in a step: the last batch of an epoch may be short.
 
-    A task starts anywhere in an epoch, so the mean is what its steps take in the long run.
+    A task may start anywhere in an epoch, so in the long run its steps have this mean.
 
     >>> step_samples(np.array([155, 120, 35]), 60)
     array([51.66666667, 60.        , 35.        ])
@@ -122,7 +122,7 @@ def step_samples(examples: npt.NDArray[np.int64], batch: int) -> Floats:
 
 
 def local_steps(config: Config, examples: int) -> int:
-    """Return the steps in a task of a client with so many samples."""
+    """Return the steps in a task of a client with this many samples."""
     if config.client.local_epochs == "none":
         return config.client.local_steps
     return config.client.local_epochs * math.ceil(examples / config.client.batch)

@@ -1,4 +1,4 @@
-"""What a run gives: the numbers of `result.json`, the final model and where it all lies."""
+"""The result of a run: the numbers of `result.json`, the final model and the run directory."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class Result:
 
     @classmethod
     def from_dict(cls, numbers: Mapping[str, Any], **more: Any) -> Result:
-        """Return the result whose `result.json` this is."""
+        """Return the result with the numbers of a `result.json`."""
         names = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in numbers.items() if name in names}, **more)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `result.json` holds."""
+        """Return the content of `result.json`."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("path", "weights")}

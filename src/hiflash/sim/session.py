@@ -1,4 +1,4 @@
-"""A run from start to stop: steps an engine, evaluates on schedule, watches the budget, keeps the record."""
+"""A run from start to stop: a session steps an `Engine`, evaluates, checks budgets and keeps the record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASONS = {
 
 
 class Engine(Protocol):
-    """What a session drives."""
+    """The interface that a session steps: the simulator, or centralized training."""
 
     @property
     def weights(self) -> Weights:
@@ -33,7 +33,7 @@ class Engine(Protocol):
 
     @property
     def version(self) -> int:
-        """Return how often the global model was updated."""
+        """Return the number of updates of the global model."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Engine(Protocol):
         ...
 
     def start(self) -> None:
-        """Set the first events going."""
+        """Schedule the first events."""
         ...
 
     def step(self) -> None:
@@ -50,7 +50,7 @@ class Engine(Protocol):
         ...
 
     def evaluations_due(self, every: int) -> int:
-        """Return how many evaluations should have been made by now."""
+        """Return the number of evaluations due so far."""
         ...
 
     def used(self) -> dict[str, float]:
@@ -62,7 +62,7 @@ class Engine(Protocol):
         ...
 
     def figures(self) -> dict[str, Any]:
-        """Return the rest of what a result reports."""
+        """Return the other figures of a result."""
         ...
 
     def edges_ms(self) -> dict[str, list[float]]:
@@ -80,9 +80,9 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Goals:
-    """When the model is tested, and the accuracy that ends the run.
+    """The communications between evaluations, and the accuracy that ends the run.
 
-    `chance` is the accuracy of a model that always gives the same answer, None if nobody knows.
+    `chance` is the accuracy of a model that always gives the most frequent answer, None if unknown.
     """
 
     every: int
@@ -91,22 +91,22 @@ class Goals:
 
 
 def _quiet(*_: Any) -> None:
-    """Take note of nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """Who is told what happens in a run, and who may pause it; by default nobody."""
+    """The callbacks of a run: log, progress, checkpoint and pause. By default they do nothing."""
 
     log: Callable[[float, str, Mapping[str, Any]], None] = _quiet
     progress: Callable[[dict[str, Any]], None] = _quiet
     checkpoint: Callable[[dict[str, Any]], None] = _quiet
     checkpoint_s: float = math.inf
-    pause: Callable[[], bool] = bool  # bool() is False: never
+    pause: Callable[[], bool] = bool  # bool() is False: never pause
 
 
 class Session(Stateful):
-    """Runs until a stop condition holds or somebody asks it to pause; without `evaluate`, by budget alone."""
+    """Runs until the target, the end of a budget or a pause. Without `evaluate` there is no target."""
 
     STATE = ("evaluations", "targets", "targets_stable", "evaluated", "wall_s", "started")
 
@@ -133,7 +133,7 @@ class Session(Stateful):
         self._shown = self._saved = 0.0
 
     def run(self) -> str | None:
-        """Go on until the end and return why it ended; None if it was paused before."""
+        """Run to the end and return the reason for the stop, None after a pause."""
         clock = time.monotonic()
         self._saved = clock
         if not self.started:
@@ -162,14 +162,14 @@ class Session(Stateful):
         return reason
 
     def advance(self) -> None:
-        """Let one event happen, and evaluate if that is due after it."""
+        """Handle one event, and evaluate if an evaluation is due."""
         self.engine.step()
         if self.engine.evaluations_due(self.goals.every) > self.evaluated:
             self.evaluated = self.engine.evaluations_due(self.goals.every)
             self._evaluate()
 
     def status(self) -> dict[str, Any]:
-        """Return what a live view shows."""
+        """Return the values for a live view."""
         totals = self.engine.totals()
         return {
             "communications": totals["communications"],
@@ -199,7 +199,7 @@ class Session(Stateful):
         return self._goal is not None and self.targets[self._goal] is not None
 
     def over(self) -> str | None:
-        """Return why the run is over, if it is."""
+        """Return the reason for the stop, None if the run goes on."""
         if self.reached:
             return f"target {self.goals.target} reached"
         for budget, share in self.engine.used().items():
@@ -222,9 +222,7 @@ class Session(Stateful):
             first_loss, loss = self.evaluations[0]["loss"], last["loss"]
             falling = None not in (first_loss, loss) and loss < first_loss  # slow, but it learns
             if best <= chance and not falling:
-                found.append(
-                    f"did not learn: accuracy {best:.1%}, one and the same answer gives {chance:.1%}"
-                )
+                found.append(f"did not learn: accuracy {best:.1%}, always the same answer gives {chance:.1%}")
         return found
 
     def _evaluated_now(self) -> bool:

@@ -1,7 +1,7 @@
 """The simulator: the same cloud and edges as over a network, in virtual time.
 
-Events are a heap of (time, counter). Each step takes the next one, hands it to a state machine, and turns
-what follows into more events.
+Events are a heap of (time, counter). Each step takes the next event, hands it to a state machine, and turns
+the effects into more events.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ __all__ = ["Simulator"]
 class Simulator(Stateful):
     """Drives one cloud and its edges through virtual time, one event per `step`.
 
-    `limits` are the run's budgets by name: communications, client_steps, virtual_s. `slot_s` is None where
-    check-ins are answered at once.
+    `limits` are the run's budgets by name: communications, client_steps, virtual_s. `slot_s` is None if the
+    cloud answers check-ins at once.
     """
 
     STATE = ("now", "heap", "counter", "timelines")
@@ -86,12 +86,12 @@ class Simulator(Stateful):
         self.recall = recall
         self.log = log
         self.mobility = mobility
-        # Whoever is absent at first is so from the beginning, also for those who look before the start.
+        # Here and not in `start`: readers of `clusters` must not see absent clients before the start either.
         self._opening = [] if mobility is None else mobility.start()
         self.now = 0.0
         self.heap: list[tuple[float, int, SimulatorEvent]] = []
         self.counter = 0
-        self.timelines: dict[int, Timeline] = {}  # of the leases whose upload has not arrived
+        self.timelines: dict[int, Timeline] = {}  # by lease, until its upload arrives
 
     def start(self) -> None:
         """Let every edge that has a client check in at time zero."""
@@ -111,15 +111,15 @@ class Simulator(Stateful):
 
     @property
     def version(self) -> int:
-        """Return how often the global model was updated."""
+        """Return the number of updates of the global model."""
         return self.cloud.version
 
     def evaluations_due(self, every: int) -> int:
-        """Return how many evaluations should have been made by now."""
+        """Return the number of evaluations due so far."""
         return self.ledger.communications // every
 
     def used(self) -> dict[str, float]:
-        """Return the share of each budget that is used up; no event beyond the last virtual second runs."""
+        """Return the used share of each budget. The next event's time counts: none runs past the end."""
         spent = {
             "communications": self.ledger.communications,
             "client_steps": self.ledger.client_steps,
@@ -139,7 +139,7 @@ class Simulator(Stateful):
         return [list(edge.everyone) for edge in self.edges]
 
     def figures(self) -> dict[str, Any]:
-        """Return the rest of what a result reports."""
+        """Return the other figures of a result."""
         return {
             **self.ledger.figures(),
             **({} if self.mobility is None else {"mobility": self.mobility.figures(self.now)}),
@@ -155,7 +155,7 @@ class Simulator(Stateful):
         }
 
     def decision(self) -> tuple[int, float] | None:
-        """Return which edge the next event will answer, and when; None if that event is another."""
+        """Return the edge that the next event answers, and the time; None if it answers no edge."""
         time, _, event = self.heap[0]
         if not (isinstance(event, Slot) and isinstance(self.cloud, AsyncCloud)):
             return None
@@ -173,7 +173,7 @@ class Simulator(Stateful):
                 self.world.forget(self.now)
                 self._from_cloud(self.cloud.handle(event))
             case CheckIn():
-                if self.edges[event.edge].everyone:  # else its last client left while it waited to ask again
+                if self.edges[event.edge].everyone:  # its last client may have left before this retry
                     self._from_cloud(self.cloud.handle(event.at(self.now)))
             case Grant():
                 took_s = self.now - event.now
@@ -240,7 +240,7 @@ class Simulator(Stateful):
                         self.ledger.settle(lease_id, applied=False)
                     self._log("round", version=effect.version, leases=list(effect.leases),
                               dropped=list(effect.dropped))  # fmt: skip
-                case Expired():  # its books stay open: the edge goes on until it is told, or gives up
+                case Expired():  # the books stay open until the edge hears of it or gives up
                     self._log("expire", edge=effect.edge, lease=effect.lease_id, reason=effect.reason)
                 case Measure():
                     recall = None if self.recall is None else self.recall(self.cloud.weights)
@@ -251,7 +251,7 @@ class Simulator(Stateful):
                 case Cancel():
                     self._cancel(effect)
                 case Welcome():
-                    raise ProtocolError("simulated edges never restart, so nobody says hello")
+                    raise ProtocolError("the cloud sent a Welcome, but simulated edges never restart")
                 case _:
                     assert_never(effect)
 
@@ -292,7 +292,7 @@ class Simulator(Stateful):
         self._log("refuse", edge=refusal.edge, reason=refusal.reason)
         for retry in self.edges[refusal.edge].handle(Received(refusal, None, self.now)):
             if self.timer.slot_s is None and isinstance(retry, CheckIn):
-                # Nothing else would pass the time until it asks again.
+                # Without slots no other event wakes the edge for its retry.
                 self._push(self.now + refusal.retry_after, retry)
             else:
                 self._from_edge([retry])
@@ -308,7 +308,7 @@ class Simulator(Stateful):
                 self._ask_again(effect)
 
     def _start_round(self, opened: Round) -> None:
-        """Have an edge round computed, unless its upload is known to be refused, and wait for its end."""
+        """Begin an edge round and schedule its end. If its lease is too stale by now, nothing is trained."""
         timeline = self.timelines[opened.lease_id]
         timing = timeline.rounds[opened.index]
         model = self.training.start(
@@ -321,7 +321,7 @@ class Simulator(Stateful):
         self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index, model))
 
     def _end_round(self, end: RoundEnd) -> None:
-        """Tell an edge what its clients have made of their assignments, as a promise."""
+        """Report the end of a round to its edge, with the promise of the edge model."""
         edge, timing = self.edges[end.edge], self.timelines[end.lease_id].rounds[end.index]
         steps = edge.steps(timing.clients)
         self.ledger.round_done(end.lease_id, steps, timing)
@@ -355,18 +355,18 @@ class Simulator(Stateful):
         self.ledger.abandoned += 1
         self.ledger.settle(abandon.lease_id, applied=False)
         self.training.drop(abandon.lease_id)
-        if abandon.lease_id not in self.cloud.leases:  # it came too late before, so the cloud says nothing
+        if abandon.lease_id not in self.cloud.leases:  # it expired before, so the cloud stays silent
             self._log("expire", edge=abandon.edge, lease=abandon.lease_id, reason="abandoned")
         self._hand_in(replace(abandon, now=self.now))
 
     def _hand_in(self, last: Upload | Abandon, finished: Finished | None = None) -> None:
-        """Give the cloud the last message of a lease, which asks for the next one too.
+        """Give the cloud the last message of a lease, with the check-in for the next lease.
 
-        An upload that is refused changes nothing, so that it cannot matter whether it was computed.
+        A rejected upload changes nothing, so it does not matter whether it was computed.
         """
         del self.timelines[last.lease_id]
         again = last.check_in
-        apart = self.mobility is not None and again is not None  # the cluster may change between the two
+        apart = self.mobility is not None and again is not None  # the cluster may change in between
         effects = self.cloud.handle(replace(last, check_in=None) if apart else last)
         if finished is not None and self.cloud.verdicts[last.lease_id].status != "rejected":
             self.training.settled(last.edge, finished)
@@ -375,7 +375,7 @@ class Simulator(Stateful):
             self._ask_again(again)
 
     def _ask_again(self, check_in: CheckIn) -> None:
-        """Let an edge whose lease is over ask for the next one, with the cluster that it has by now."""
+        """Let an edge check in after its lease, with its present cluster."""
         if self.mobility is None:
             self._from_edge([check_in])
         else:
@@ -384,11 +384,11 @@ class Simulator(Stateful):
     def _verdict(self, verdict: Verdict) -> None:
         self.ledger.arrived(verdict)
         self.training.drop(verdict.lease_id)
-        self.training.drop_stale(self.cloud)  # this upload may have been one too many for others
+        self.training.drop_stale(self.cloud)  # this upload may have made other leases too stale
         self._log("upload", edge=verdict.edge, lease=verdict.lease_id, status=verdict.status,
                   staleness=verdict.staleness, version=verdict.version, reason=verdict.reason)  # fmt: skip
         edge = self.edges[verdict.edge]
-        # A lease that ended while its edge still ran has a verdict older than the upload.
+        # If the lease ended while its edge still ran, the verdict is older than the upload.
         took_s = verdict.now - edge.sent_at if verdict.now >= edge.sent_at else None
         edge.handle(Received(verdict, took_s, self.now))
 

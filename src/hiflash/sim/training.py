@@ -1,9 +1,9 @@
-"""Where the models of simulated edges come from: clients that train, a surrogate, or nowhere.
+"""The models of simulated edges: from clients that train, from a stand-in function, or untrained.
 
-The simulator decides when a round starts and whether its upload can still count; what is here decides what
-the upload holds. Control flow runs ahead of computation: a round is begun on an executor when its edge
-starts it, handed on as a promise, and awaited when its upload reaches the cloud. A client task is pure, so
-it cannot matter when it runs.
+The simulator decides when a round starts and whether its upload can still count. The classes here decide
+what the upload holds. Control flow runs ahead of computation: an executor begins a round when its edge starts
+it, the edge model travels as a promise, and the simulator waits for it when the upload reaches the cloud. A
+client task is pure, so its result does not depend on when it runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Finished", "NoTraining", "RealTraining", "StandIn"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
-    """An upload as it reaches the cloud; `left` is what its compression left out, for the next one."""
+    """An upload as it reaches the cloud; `left` is the part that compression left for the next upload."""
 
     model: Model
     examples: int
@@ -33,46 +33,47 @@ class Finished:
 
 
 class NoTraining(Stateful):
-    """Nothing is trained and only timing counts: an upload holds the model that was granted."""
+    """No training, only timing: an upload holds the granted model."""
 
     trains = False
 
     def start(
         self, opened: Round, clients: Sequence[int], quorum: int, due: float, *, wanted: bool
     ) -> Promise | None:
-        """Have an edge round computed for the clients that report, and return the promise of its model.
+        """Begin an edge round with the clients that report, and return the promise of its model.
 
-        `due` is when its upload arrives; unless it is `wanted` by now, it is begun only if that changes.
+        `due` is the arrival time of its upload. A round that is not `wanted` now begins when its model is
+        needed after all.
         """
         return None
 
     def finish(self, upload: Upload, lease: Lease, rounds: int, now: float) -> Finished | None:
-        """Return an upload that reaches the cloud now and may still count, None if it is unusable."""
+        """Return the content of an upload that reaches the cloud now, None if it is unusable."""
         return Finished(upload.weights, upload.examples)
 
     def settled(self, edge: int, finished: Finished) -> None:
-        """Take note that the cloud has taken an upload."""
+        """Note that the cloud has accepted an upload."""
 
     def drop(self, lease_id: int) -> None:
         """Forget the rounds of a lease."""
 
     def drop_stale(self, cloud: Cloud) -> None:
-        """Forget the rounds of leases whose uploads are already known to be refused."""
+        """Forget the rounds of leases that are already too stale."""
 
 
 class StandIn(NoTraining):
-    """A function stands in for training: from edge, model received and edge rounds to the edge's model."""
+    """A function replaces training: it maps edge, received model and number of rounds to the edge model."""
 
     def __init__(self, train: Callable[[int, Weights, int], Weights]) -> None:
         self.train = train
 
     def finish(self, upload: Upload, lease: Lease, rounds: int, now: float) -> Finished | None:
-        """Return what the function makes of the model that the edge received."""
+        """Return an upload with the function's model."""
         return Finished(self.train(upload.edge, lease.received, rounds), upload.examples)
 
 
 class RealTraining(NoTraining):
-    """Clients train on an executor. `kept` are the values that each client keeps to itself, if any."""
+    """Clients train on an executor. `kept` has the values that clients do not share, such as BatchNorm's."""
 
     STATE = ("kept",)
     trains = True
@@ -86,7 +87,7 @@ class RealTraining(NoTraining):
     def start(
         self, opened: Round, clients: Sequence[int], quorum: int, due: float, *, wanted: bool
     ) -> Promise | None:
-        """Have an edge round computed, unless too few clients report or nobody wants it by now."""
+        """Begin an edge round, unless too few clients report or the round is not wanted."""
         everyone = len(clients) == len(opened.work)
         work = opened.work if everyone else tuple(task for task in opened.work if task.client in clients)
         model = PendingModel(
@@ -103,34 +104,34 @@ class RealTraining(NoTraining):
         return model
 
     def finish(self, upload: Upload, lease: Lease, rounds: int, now: float) -> Finished | None:
-        """Wait for the model that was promised, and return it as its compression lets it through."""
+        """Wait for the promised model and return it after compression."""
         if not isinstance(upload.weights, PendingModel):
-            raise ProtocolError(f"edge {upload.edge} uploads a model that nobody has trained")
+            raise ProtocolError(f"edge {upload.edge} uploads an untrained model, expected a promise")
         model = resolve(upload.weights, self.executor, now)
         if model is None:
             return None
-        # Only now: what is refused as stale may never have been computed, and must leave no trace.
+        # Only now: a stale upload may never be computed, so it must leave no trace.
         self.kept.update(model.kept)
         weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
         return Finished(weights, sum(model.examples.values()), left)
 
     def settled(self, edge: int, finished: Finished) -> None:
-        """Keep what the compression of an upload left out, now that the cloud has taken the rest."""
+        """Keep the part of an upload that compression left out, now that the cloud has accepted the rest."""
         if finished.left is not None:
             self.uplink.keep(edge, finished.left)
 
     def drop(self, lease_id: int) -> None:
-        """Forget the rounds of a lease; what has not begun to run will not."""
+        """Forget the rounds of a lease; tasks that have not started never run."""
         self.executor.drop(lease_id)
 
     def drop_stale(self, cloud: Cloud) -> None:
-        """Forget the rounds of leases whose uploads are already known to be refused."""
+        """Forget the rounds of leases that are already too stale."""
         for lease_id in self.executor.leases():
             if cloud.stale(lease_id):
                 self.executor.drop(lease_id)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what clients keep and what compression left out."""
+        """Return the values that clients do not share, and those that compression left out."""
         return super().snapshot() | {"uplink": self.uplink.snapshot()}
 
     def restore(self, state: Any) -> None:

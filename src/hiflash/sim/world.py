@@ -28,9 +28,9 @@ Floats = npt.NDArray[np.float64]
 
 @record
 class RoundTiming(NamedTuple):
-    """One edge round in virtual time: who reports by the deadline, when it ends, and what it costs.
+    """One edge round in virtual time: its end, its clients and their times, and the clients that report.
 
-    The totals are of all clients and, `reported_*`, of those that report.
+    `total_*` are sums over all clients, `reported_*` over those that report.
     """
 
     ends_at: float
@@ -49,18 +49,18 @@ class RoundTiming(NamedTuple):
 class Timeline:
     """A lease in virtual time from the grant to the arrival of its upload.
 
-    `arrives_at` is when that reaches the cloud, `total_compute_s` what all rounds take the clients.
+    `arrives_at` is the time of this arrival. `total_compute_s` is the computing of all clients in all rounds.
     """
 
     granted_at: float
     starts_at: float
     rounds: tuple[RoundTiming, ...]
     up_s: float
-    arrives_at: float = field(init=False)  # known from the beginning because every slot asks for them
+    arrives_at: float = field(init=False)  # stored because every slot reads both
     total_compute_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Work out what follows from the rounds."""
+        """Derive arrival and total computing from the rounds."""
         self.arrives_at = self.rounds[-1].ends_at + self.up_s
         self.total_compute_s = self.compute_s(len(self.rounds))
 
@@ -76,8 +76,8 @@ class Timeline:
 class World:
     """Mean seconds per task of every client, every edge's WAN link, and their dynamics.
 
-    `compute_s` and `send_s` are indexed by client; `send_s` is that of the edge it belongs to. Costs are
-    told in `cost_unit_s`, the seconds of computing and sending of a mean lease.
+    `compute_s` and `send_s` are indexed by client; `send_s` is the time to the client's own edge. Costs are
+    divided by `cost_unit_s`, the seconds of computing and of sending of a mean lease.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class World:
         self.links = links
         self._wan = {way: Streams(seed, "wan", way) for way in ("down", "up")}
         self.payloads = payloads
-        # Of edges whose whole cluster takes part, until it changes:
+        # Caches for edges whose whole cluster takes part. `recluster` clears them.
         self._steady: dict[int, tuple[int, RoundTiming]] = {}
         self._clusters_means: dict[int, tuple[Floats, npt.NDArray[np.int64]]] = {}
         self.fluctuation: Fluctuation | None = None
@@ -108,7 +108,7 @@ class World:
             self.fluctuation = Fluctuation(2 * len(compute_s), rho=rho, spread=spread, seed=seed)
 
     def estimates(self, edge: int, clients_per_round: int | None) -> Estimates:
-        """Return the declared means of an edge."""
+        """Return the mean times that an edge declares."""
         cluster = self.clusters[edge]
         taking_part = min(clients_per_round or len(cluster), len(cluster)) / len(cluster)
         down_s, up_s = (
@@ -130,12 +130,12 @@ class World:
 
     @cached_property
     def response_latency_ms(self) -> float:
-        """Return the mean over edges with clients of the slowest client's latency."""
+        """Return the mean response latency of the edges that have clients."""
         return mean_of_peopled(self.latency_per_edge_ms(), self.clusters)
 
     @cached_property
     def waiting_ms(self) -> float:
-        """Return the mean over edges with clients of how much longer than its fastest the others take."""
+        """Return the mean waiting time of the edges that have clients."""
         return mean_of_peopled(self.waiting_per_edge_ms(), self.clusters)
 
     def latency_per_edge_ms(self) -> list[float]:
@@ -143,25 +143,25 @@ class World:
         return latency_per_edge_ms(self.compute_s + self.send_s, self.clusters)
 
     def waiting_per_edge_ms(self) -> list[float]:
-        """Return how much longer than its fastest client the clients of every edge take in the mean."""
+        """Return the waiting time of every edge: the mean latency of its clients minus the smallest."""
         return waiting_per_edge_ms(self.compute_s + self.send_s, self.clusters)
 
     def recluster(self, edge: int, cluster: npt.NDArray[np.int64], send_s: Floats) -> None:
-        """Let an edge have this cluster, whose clients take so long to send to it.
+        """Give an edge a new cluster, with the send times of its clients.
 
-        A lease keeps the timeline that it got at its grant.
+        A running lease keeps the timeline from its grant.
         """
         self.clusters[edge] = cluster
         self.send_s[cluster] = send_s
         self._steady.pop(edge, None)
         self._clusters_means.pop(edge, None)
         for name in ("response_latency_ms", "waiting_ms"):
-            self.__dict__.pop(name, None)  # worked out anew when they are asked for
+            self.__dict__.pop(name, None)  # computed again on the next read
 
     def timeline(self, edge: Edge, lease_id: int, now: float, *, first: bool = False) -> Timeline:
-        """Return when everything of a lease granted now will happen; `first` is the edge's first one."""
+        """Return the timeline of a lease granted now; `first` marks the first lease of an edge."""
         down_bytes = self.payloads.first_down if first else self.payloads.down
-        # Both draws in a row, which is faster than with the rounds between them.
+        # Both draws in a row: this is faster than with the rounds between them.
         down_s = self._wan_s(edge.edge, lease_id, "down", down_bytes)
         up_s = self._wan_s(edge.edge, lease_id, "up", self.payloads.up)
         starts_at = time = now + down_s
@@ -173,7 +173,7 @@ class World:
         return Timeline(now, starts_at, tuple(rounds), up_s)
 
     def forget(self, now: float) -> None:
-        """Drop what is known of the time before `now`."""
+        """Drop the fluctuation before `now`."""
         if self.fluctuation is not None:
             self.fluctuation.forget(now)
 
@@ -197,7 +197,7 @@ class World:
         seconds, places = self._means(edge, participants)
         if self.fluctuation is not None:
             seconds = seconds / self.fluctuation.factors(now)[places]
-        # Not as arrays: to take the numbers of an array one by one takes several times as long.
+        # Lists, not arrays: reading the numbers of an array one by one takes several times as long.
         both = seconds.tolist()
         compute, send = tuple(both[: len(participants)]), tuple(both[len(participants) :])
         longest_s = max(map(add, compute, send))
@@ -223,7 +223,7 @@ class World:
             np.concatenate([self.compute_s[clients], self.send_s[clients]]),
             np.concatenate([clients, len(self.compute_s) + clients]),
         )
-        if everyone and self.fluctuation is not None:  # else one round is like the other, and asked for once
+        if everyone and self.fluctuation is not None:  # else `_steady` is enough
             self._clusters_means[edge.edge] = means
         return means
 

@@ -1,4 +1,4 @@
-"""An agent as one safetensors file: its arrays, what it is for as JSON, and a checksum of both. No pickle."""
+"""An agent as one safetensors file: its arrays, a description as JSON, and a checksum of both. No pickle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMAT = 2
 ENTRY = "hiflash_agent"
 CHECKSUM = "sha256"
 MOST_BYTES = 64 * 2**20
-MOST = 1_000_000  # edges, and thresholds: what a configuration allows too
+MOST = 1_000_000  # edges, and thresholds: the limit of a configuration too
 
 
 def save_agent(path: Path | str, agent: Agent) -> None:
@@ -36,8 +36,10 @@ def save_agent(path: Path | str, agent: Agent) -> None:
         "about": dict(agent.about),
     }
     text = json.dumps(described)
-    if len(text) > HEADER_LIMIT // 4:  # it is quoted once more, among the names of the arrays
-        raise ConfigError(f"what is said about an agent may have {HEADER_LIMIT // 4} characters; say less")
+    if len(text) > HEADER_LIMIT // 4:  # quoting makes it longer, and the header has the array names too
+        raise ConfigError(
+            f"the description of an agent may have {HEADER_LIMIT // 4} characters, got {len(text)}; say less"
+        )
     arrays = {name: np.ascontiguousarray(array, "<f4") for name, array in agent.arrays.items()}
     metadata = {ENTRY: text, CHECKSUM: arrays_sha256(text, arrays)}
     write_atomic(Path(path), save(arrays, metadata=metadata))
@@ -63,18 +65,18 @@ def load_agent(path: Path | str) -> Agent:
     try:
         arrays = spec.split(from_bytes(data, spec))
         if arrays_sha256(text, arrays) != checksum:
-            raise ProtocolError("its checksum is another")  # noqa: TRY301  # said below
+            raise ProtocolError("its checksum does not match")  # noqa: TRY301  # reported below
         return Agent(network, arrays, edges, threshold_max, about)
     except (ProtocolError, ConfigError) as error:
         raise ConfigError(f"the agent {path} is damaged ({error}); train or copy it again") from None
 
 
 def _metadata(path: Path, data: bytes) -> tuple[str, Any]:
-    """Return the description in a file that claims to be an agent, and its checksum."""
+    """Return the description and the checksum in the header of an agent file."""
     header_bytes = int.from_bytes(data[:8], "little")
     try:
         if not 0 < header_bytes <= min(HEADER_LIMIT, len(data) - 8):
-            raise ValueError  # noqa: TRY301  # said below
+            raise ValueError  # noqa: TRY301  # reported below
         metadata = json.loads(data[8 : 8 + header_bytes])["__metadata__"]
         return str(metadata[ENTRY]), metadata.get(CHECKSUM)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -110,5 +112,5 @@ def _whole(value: Any, least: int) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    # Compared, not converted: an int may be too large for a float, and a NaN is never less.
+    # Compared, not converted: an int may be too large for a float. A NaN fails the comparison.
     return isinstance(value, str) or (type(value) in (int, float) and abs(value) <= sys.float_info.max)

@@ -1,9 +1,8 @@
 """A simulation's whole state as one safetensors file: arrays as tensors, the rest as JSON. No pickle.
 
 Only messages and types marked with `core.state.record` can be read back, so a file cannot make this code
-build anything else; a checksum over arrays and JSON says whether they are what was written. What several
-places share (the model that ten leases started from, the promise that all tasks of an edge round build on)
-is stored once and is shared again after reading.
+build anything else. A checksum over arrays and JSON reveals damage. Shared objects (the model of ten leases,
+the promise behind all tasks of an edge round) are stored once and are shared again after reading.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
                 "finish the run with the version that began it"
             )
         if metadata["sha256"] != arrays_sha256(metadata["state"], arrays):
-            raise ValueError("its checksum is another")  # noqa: TRY301  # said below
+            raise ValueError("its checksum does not match")  # noqa: TRY301  # reported below
         state: dict[str, Any] = _decode(json.loads(metadata["state"]), arrays)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamageError(f"{path} is damaged ({error}); remove its folder and run again") from error
@@ -95,7 +94,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> Iterable[str]:
-    """Return the names of what a record is made from."""
+    """Return the names of a record's constructor arguments."""
     named: tuple[str, ...] | None = getattr(value, "_fields", None)  # of a NamedTuple
     return [field.name for field in dataclasses.fields(value) if field.init] if named is None else named
 
@@ -123,6 +122,6 @@ def _decode(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         kind = MESSAGES.get(value["type"]) or RECORDS[value["type"]]
         return kind(**{name: decode(item) for name, item in value["fields"].items()})
 
-    for record in document["shared"]:  # one stands after those that it builds on
+    for record in document["shared"]:  # a record stands after the records that it refers to
         shared.append(decode(record))
     return decode(document["state"])

@@ -1,7 +1,7 @@
-"""Checksums: a file that is not what HiFlash wrote is noticed and named, before anybody believes it.
+"""Checksums: HiFlash names and refuses a saved file that has changed since it was written.
 
-A run directory has them in `SHA256SUMS`, which `sha256sum -c` reads too. Whoever changes a file on purpose
-removes its line there: what has no checksum is not checked.
+A run directory keeps them in `SHA256SUMS`; `sha256sum -c` reads this file too. To change a file on purpose,
+remove its line there: a file without a checksum is not checked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def arrays_sha256(text: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def json_sha256(content: Mapping[str, Any]) -> str:
-    """Return the checksum of an object without its own entry `sha256`, however it is indented."""
+    """Return the checksum of a JSON object without its entry `sha256`; indentation does not matter."""
     others = {key: value for key, value in content.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
@@ -52,7 +52,7 @@ def write_sums(folder: Path, sums: Mapping[str, str]) -> None:
 
 
 def check_file(folder: Path, name: str, way_out: str) -> None:
-    """Refuse a file of a run directory that is not what its run wrote."""
+    """Raise if a file of a run directory has changed since its run wrote it."""
     expected = _read_sums(folder).get(name)
     if expected is None:
         return
@@ -65,7 +65,7 @@ def check_file(folder: Path, name: str, way_out: str) -> None:
 
 
 def _read_sums(folder: Path) -> dict[str, str]:
-    """Return the checksums by name; none for a run from before there were any."""
+    """Return the checksums by name; empty for an old run without `SHA256SUMS`."""
     path = folder / SUMS
     try:
         lines = path.read_bytes().split(b"\n")

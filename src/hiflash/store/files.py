@@ -27,13 +27,13 @@ REMEDIES = {
 
 
 def remedy(error: OSError) -> str | None:
-    """Return what helps against an error of the disk, None if it is an error of another kind."""
+    """Return the remedy for a disk error, None for an error of another kind."""
     return REMEDIES.get(error.errno or 0)
 
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Say which file could not be written, why, and what helps."""
+    """Turn an `OSError` into a `StorageError` with the file, the reason and the remedy."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ def storing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path` that durably takes its place on success and is removed on failure."""
+    """Yield a temporary path. On success it durably replaces `path`, on failure it is removed."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,13 +57,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Replace the content of a file; whatever happens, the old or the new content is there."""
+    """Replace the content of a file; a crash leaves the old or the new content."""
     with replacing(path) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 def check_writable(folder: Path) -> None:
-    """Say before anything is computed that a folder cannot be written; leaves nothing behind."""
+    """Raise if a folder cannot be written, to fail before anything is computed; leave nothing behind."""
     try:
         there = folder
         while not there.exists():
@@ -81,7 +81,7 @@ def check_writable(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a process that was killed while it replaced a file has left behind."""
+    """Remove the temporary files of a process that was killed while it replaced a file."""
     for leftover in folder.glob(".*.tmp"):
         leftover.unlink()
 

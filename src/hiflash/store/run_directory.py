@@ -43,7 +43,7 @@ def is_finished(path: Path) -> bool:
 
 
 def read_result_file(path: Path) -> dict[str, Any]:
-    """Return what `result.json` of a finished run holds, or say that it is damaged."""
+    """Return the content of a finished run's `result.json`, or say that it is damaged."""
     file = path / "result.json"
     check_file(path, file.name, REMAKE)
     try:
@@ -56,17 +56,17 @@ def read_result_file(path: Path) -> dict[str, Any]:
 
 
 def check_config(path: Path) -> None:
-    """Refuse a configuration that is not the one its run began with."""
+    """Raise if the configuration has changed since its run began."""
     check_file(
         path,
         "config.toml",
-        "put it back as it was, or remove its line there if the change is meant, or remove the folder",
+        "put it back as it was, or remove its line there to accept the change, or remove the folder",
     )
 
 
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Keep others out of a folder, which is made if need be and goes again if nothing was written."""
+    """Lock a folder against other processes; make it if needed, and remove it if it stays empty."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         file = open(path / LOCK, "ab")  # noqa: SIM115  # closed below
@@ -86,15 +86,15 @@ def claimed(path: Path) -> Iterator[None]:
 class RunDirectory:
     """Files of one run. `events.jsonl` grows; everything else is replaced whole.
 
-    The checkpoint holds length and checksum of `events.jsonl`, and resuming cuts it there: what is in the
-    file is always exactly what the state has seen.
+    The checkpoint holds length and checksum of `events.jsonl`. Resuming cuts the file to this length, so its
+    events always match the state.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path / "events.jsonl"
         with storing(self._file):
-            # Without a buffer: what a full disk has refused must not be tried again when it is closed.
+            # Without a buffer: closing the file must not retry a write that a full disk has refused.
             self._events = open(self._file, "ab", buffering=0)  # noqa: SIM115  # closed by close()
         _lock(self._events, path)
         self._length = 0
@@ -135,7 +135,7 @@ class RunDirectory:
             )
         check_config(path)
         folder = cls(path)
-        remove_leftovers(path)  # the lock says that nobody else is writing here
+        remove_leftovers(path)  # safe: the lock keeps other writers out
         return folder
 
     def log(self, now: float, kind: str, row: Mapping[str, Any]) -> None:
@@ -155,7 +155,7 @@ class RunDirectory:
             save_checkpoint(self.path / "checkpoint.safetensors", {**state, **events})
 
     def load(self) -> dict[str, Any] | None:
-        """Return the last checkpoint and cut the events to where it was made; None if there is none yet."""
+        """Cut the events to the length in the last checkpoint and return it, None if there is none yet."""
         state = None
         if (self.path / "checkpoint.safetensors").exists():
             state = load_checkpoint(self.path / "checkpoint.safetensors")
@@ -165,7 +165,7 @@ class RunDirectory:
         return state
 
     def finish(self, result: Mapping[str, Any], model: bytes | None) -> None:
-        """Write the model, if any, and last of all the result, which says that everything else is there."""
+        """Write the model, if any, and the result last: it marks the run as complete."""
         text = json.dumps(result, indent=1) + "\n"
         with self._resumable():
             self._sync_events()
@@ -181,14 +181,14 @@ class RunDirectory:
             write_atomic(self.path / "result.json", text)
 
     def close(self) -> None:
-        """Write what is left and release the directory."""
+        """Write the remaining events and release the directory."""
         with suppress(StorageError):  # beyond the last checkpoint: resuming makes these events again
             self._write_events()
         self._events.close()
 
     @contextmanager
     def _resumable(self) -> Iterator[None]:
-        """Add to an error of the disk how to go on."""
+        """Add the command that resumes the run to a storage error."""
         try:
             yield
         except StorageError as error:
@@ -204,7 +204,7 @@ class RunDirectory:
                 while left:
                     left = left[self._events.write(left) :]
             except OSError:
-                self._events.truncate(self._length)  # no half of a line
+                self._events.truncate(self._length)  # leave no partial line
                 raise
         self._hash.update(data)
         self._length += len(data)
@@ -215,7 +215,7 @@ class RunDirectory:
             os.fsync(self._events.fileno())
 
     def _check_events(self, length: int, expected: str) -> None:
-        """Hash the events up to a checkpoint, and refuse others than the run wrote."""
+        """Hash the events up to a checkpoint, and raise if the run wrote others."""
         with self._file.open("rb") as file:
             while self._length < length:
                 block = file.read(min(BLOCK, length - self._length))
@@ -225,13 +225,13 @@ class RunDirectory:
                 self._length += len(block)
         if self._hash.hexdigest() != expected:
             raise DamageError(
-                f"{self._file} is damaged: its first {length} bytes are not those that the checkpoint was "
-                "made with; remove its folder and run again"
+                f"{self._file} is damaged: its first {length} bytes do not match the checkpoint; "
+                "remove its folder and run again"
             )
 
 
 def _lock(file: IO[bytes], path: Path) -> None:
-    """Keep others out of a folder until the file in it is closed."""
+    """Lock a folder against other processes until the file in it is closed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

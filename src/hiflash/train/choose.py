@@ -1,4 +1,4 @@
-"""Which trainer runs client tasks: the one asked for, or the fastest that can."""
+"""Chooses the trainer of client tasks: the one in the configuration, or the fastest possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Make = Callable[[], WorkerTrainer]
 
 
 def choose_trainer(name: str, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> Make:
-    """Return what makes a worker's trainer; `auto` says in one line why it does not take the compiled one."""
+    """Return a function that makes a worker's trainer; `auto` logs why it cannot use the compiled one."""
     if name == "torch":
         return lambda: TorchTrainer(make_model, samples, solver)
     if name == "stacked":

@@ -50,15 +50,15 @@ def femnist_cnn(channels: int = 1, classes: int = 62) -> nn.Module:
 def resnet(channels: int = 3, classes: int = 10) -> nn.Module:
     """Return the residual network that has the paper's 3,504,554 parameters for CIFAR-10.
 
-    The paper calls it ResNet-18; it is one of bottleneck blocks (x4), [2, 2, 2, 2] of them at widths
-    32 to 256, behind a 5x5 stem. `resnet18` is what is usually meant by that name.
+    The paper calls it ResNet-18. This one has a 5x5 stem and [2, 2, 2, 2] bottleneck blocks (x4) at widths
+    32 to 256. `resnet18` is the usual network of that name.
     """
     stem = [nn.Conv2d(channels, 32, 5, padding=2, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
     return _residual(stem, _Bottleneck, (32, 64, 128, 256), classes)
 
 
 def resnet18(channels: int = 3, classes: int = 10) -> nn.Module:
-    """Return ResNet-18 for 32x32 images as it is usually meant: 11,173,962 parameters for CIFAR-10."""
+    """Return the usual ResNet-18 for 32x32 images: 11,173,962 parameters for CIFAR-10."""
     stem = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     return _residual(stem, _Basic, (64, 128, 256, 512), classes)
 
@@ -87,7 +87,7 @@ def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def initial_weights(make_model: Callable[[], nn.Module], seed: int) -> tuple[Weights, Spec, int]:
-    """Return torch's own initialisation under `seed`, its specification, and how much of it is trained."""
+    """Return torch's initial weights under `seed`, their `Spec`, and the number of trained values."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         flat = FlatModel(_checked(make_model()), torch.device("cpu"))
@@ -152,7 +152,7 @@ def _checked(module: object) -> nn.Module:
 class FlatModel:
     """A torch module whose tensors are views into one vector: parameters first, then running statistics.
 
-    What is no float is left out (BatchNorm's `num_batches_tracked`): every load sets it back.
+    Buffers that are not floats (BatchNorm's `num_batches_tracked`) are left out. Every load resets them.
     """
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
@@ -176,7 +176,7 @@ class FlatModel:
             start = stop
 
     def load(self, weights: Weights) -> None:
-        """Take over the values of a vector."""
+        """Copy the values of a vector into the model."""
         self.values.copy_(torch.from_numpy(weights))
         for counter, start in self._counters:
             counter.copy_(start)

@@ -1,7 +1,7 @@
-"""Client tasks of a call trained together: one batched kernel where the reference runs one per client.
+"""Trains all client tasks of a call together: one batched kernel instead of one kernel per client.
 
-Made for GPUs, which a single small model leaves idle. Results equal those of `TorchTrainer` up to
-rounding: batched kernels add up in another order, so which tasks share a call shows in the last bits.
+Made for GPUs: a single small model leaves them idle. Results equal those of `TorchTrainer` up to rounding.
+Batched kernels add in another order, so the last bits depend on which tasks share a call.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from hiflash.train.torch_trainer import (
 
 __all__ = ["StackedTrainer"]
 
-# Constants, not what happens to be free: the same call must always be split, and so rounded, the same way.
+# Constants, not the free memory: the same call must always be split, and so rounded, the same way.
 MOST_TASKS = 64
-MEMORY = 4 * 2**30  # bytes that activations and weights of the tasks trained at once may take, roughly
+MEMORY = 4 * 2**30  # bytes for activations and weights of the tasks trained together, roughly
 TOLERANCE = 0.05  # of the norm: far above the rounding of reduced-precision kernels, far below a wrong result
 
 
 class StackedTrainer(TorchTrainer):
     """Trains many tasks as one. Not thread-safe: every worker has one of its own.
 
-    A model that cannot be stacked (dropout, control flow that depends on values) is a `ConfigError`.
+    A model that cannot be stacked (dropout, control flow that depends on values) raises `ConfigError`.
     """
 
     name = "stacked"
@@ -66,7 +66,7 @@ class StackedTrainer(TorchTrainer):
     def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
         """Return the results in the order of the tasks."""
         self.flat.module.train()
-        # The longest first: those that have steps left are then always the first rows of a stack.
+        # Longest first: the tasks with steps left are then always the first rows of a stack.
         order = sorted(range(len(tasks)), key=lambda i: -tasks[i].steps)
         results: dict[int, TaskResult] = {}
         for first in range(0, len(order), self.at_once):
@@ -76,7 +76,7 @@ class StackedTrainer(TorchTrainer):
 
     def _train_stack(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
         device, trainable, solver = self.samples.x.device, self.flat.trainable, self.solver
-        models = {id(task.weights): task.weights for task in tasks}  # most often one, sent to the device once
+        models = {id(task.weights): task.weights for task in tasks}  # usually one: send it once
         place = {key: number for number, key in enumerate(models)}
         stacked = torch.from_numpy(np.stack(list(models.values()), dtype=np.float32)).to(device)
         values = stacked[[place[id(task.weights)] for task in tasks]]
@@ -97,7 +97,7 @@ class StackedTrainer(TorchTrainer):
                     change.add_(trained - anchors[rows], alpha=solver.mu)
                 if solver.weight_decay:
                     change.add_(trained, alpha=solver.weight_decay).masked_fill_(self.flat.frozen, 0)
-                if velocity is not None:  # as torch.optim.SGD has it, new in every task
+                if velocity is not None:  # as in torch.optim.SGD, zero at the start of every task
                     velocity[rows] = change.add_(velocity[rows], alpha=solver.momentum)
                 values[rows] = torch.cat([trained - rates[rows] * change, statistics], 1)
                 losses[rows, step] = loss
@@ -108,7 +108,7 @@ class StackedTrainer(TorchTrainer):
         ]
 
     def _groups(self, batches: Sequence[np.ndarray]) -> list[list[int]]:
-        """Return which rows can be trained together: all, unless padding would enter batch statistics."""
+        """Return groups of rows that can train together: all rows, unless padding enters batch statistics."""
         groups: dict[int, list[int]] = {}
         for row, batch in enumerate(batches):
             groups.setdefault(len(batch) if self._coupled else 0, []).append(row)
@@ -117,9 +117,9 @@ class StackedTrainer(TorchTrainer):
     def _stack_batches(
         self, tasks: Sequence[ClientTask], batches: Sequence[np.ndarray], step: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return samples, labels and every sample's share in its task's loss, which is 0 for padding."""
+        """Return samples, labels and every sample's share in its task's loss (0 for padding)."""
         device, width = self.samples.x.device, max(len(batch) for batch in batches)
-        # Padding repeats a batch's own samples: no value, and so no overflow, that is not there anyway.
+        # Padding repeats the batch's own samples, so it cannot add a new value or a new overflow.
         index = torch.from_numpy(np.stack([np.resize(batch, width) for batch in batches])).to(device)
         x = self.samples.x[index]
         if self.solver.augment:
@@ -134,7 +134,7 @@ class StackedTrainer(TorchTrainer):
         count, start, buffers = len(state), self.flat.trainable, {}
         for name, buffer in self._statistics.items():
             piece = state[:, start : start + buffer.numel()].reshape(count, *buffer.shape)
-            # A copy of its own: vmap's BatchNorm updates in place, and silently does not if this is strided.
+            # A contiguous copy: vmap's BatchNorm updates it in place, and silently skips strided tensors.
             buffers[name] = piece.clone(memory_format=torch.contiguous_format)
             start += buffer.numel()
         for name, buffer in self._counters.items():
@@ -146,9 +146,9 @@ class StackedTrainer(TorchTrainer):
     def _loss(
         self, trained: Tensor, buffers: dict[str, Tensor], x: Tensor, y: Tensor, shares: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return one task's loss and what its buffers became."""
+        """Return one task's loss and its new running statistics."""
         state = dict(buffers)
-        # One split, not a slice for each: its backward pass writes the flat gradient once.
+        # One split instead of many slices: its backward pass writes the flat gradient once.
         pieces = torch.split(trained, [parameter.numel() for parameter in self._parameters.values()])
         for (name, parameter), piece in zip(self._parameters.items(), pieces, strict=True):
             value = piece.view(parameter.shape)
@@ -159,16 +159,17 @@ class StackedTrainer(TorchTrainer):
 
     @torch.no_grad()
     def _couples_samples(self, x: Tensor) -> bool:
-        """Return whether a sample changes another's output, or statistics that the model keeps.
+        """Return whether a sample changes the output of another sample, or the running statistics.
 
-        A NaN passes every layer, even a weight of 0; only comparisons stop it. Spoils the statistics.
+        A NaN passes every layer, even a weight of 0; only comparisons stop it. This spoils the running
+        statistics: the caller restores them.
         """
         logits = self.flat.module(torch.cat([x[:1], torch.full_like(x[1:], torch.nan)]))
         seen = logits[0], self.flat.values[self.flat.trainable :]
         return any(bool(tensor.isnan().any()) for tensor in seen)
 
     def _check(self, x: Tensor, y: Tensor, start: Tensor) -> int:
-        """Raise if a stacked step is not the ordinary one; return the bytes that this one kept."""
+        """Raise if a stacked step differs from an ordinary step; return the bytes that this step kept."""
         flat, saved = self.flat, 0
 
         def pack(tensor: Tensor) -> Tensor:
@@ -181,7 +182,7 @@ class StackedTrainer(TorchTrainer):
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             loss = functional.cross_entropy(flat.module(x), y)
         loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
-        problem = "its steps come out different"
+        problem = "its steps differ from those of torch"
         try:
             shares = torch.full((2, len(x)), 1 / len(x), device=x.device)
             state, x, y = (torch.stack([tensor, tensor]) for tensor in (start, x, y))

@@ -1,4 +1,4 @@
-"""What a trainer is: it turns client tasks into weights, and nothing but the task decides the result."""
+"""The interface of trainers: they turn client tasks into weights, and only the task decides the result."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Solver", "TaskResult", "Trainer", "WorkerTrainer"]
 class Solver:
     """How a client takes its SGD steps, the same for all tasks of a run.
 
-    `momentum` and `weight_decay` are those of torch.optim.SGD, whose state is new in each task. `clip_norm`
-    is that of torch's `clip_grad_norm_`, on the gradient of the loss. `mu` is FedProx's.
+    `momentum` and `weight_decay` are those of torch.optim.SGD; its state starts anew in each task.
+    `clip_norm` is that of torch's `clip_grad_norm_`, for the gradient of the loss. `mu` is FedProx's.
     """
 
     batch: int
@@ -30,7 +30,7 @@ class Solver:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskResult:
-    """The weights and the loss that one client task ended with."""
+    """The final weights and the mean loss of one client task."""
 
     weights: Weights
     loss: float
@@ -45,11 +45,11 @@ class Trainer(Protocol):
 
 
 class WorkerTrainer(Trainer, Protocol):
-    """The trainer of one worker, which also tests models."""
+    """The trainer of one worker. It also tests models."""
 
     name: str
     whole_rounds: bool
-    """Whether it is faster to give it all tasks of a round together than one by one."""
+    """Whether it trains all tasks of a round faster together than one by one."""
 
     def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
         """Return the number of right answers and the summed loss on a span of the test set."""

@@ -28,7 +28,7 @@ _drawing = threading.Lock()
 
 @dataclass(frozen=True)
 class Samples:
-    """The data as normalised tensors that all workers share; `indices` says who has which training sample."""
+    """The data as normalised tensors that all workers share; `indices` has the samples of every client."""
 
     x: Tensor
     y: Tensor
@@ -38,7 +38,7 @@ class Samples:
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device to train on; `auto` is a GPU where there is one."""
+    """Return the device to train on; `auto` is a GPU if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -47,7 +47,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def task_batches(task: ClientTask, part: np.ndarray, batch: int) -> list[np.ndarray]:
-    """Return the samples of every step of a task: epochs are permutations, the short last batch is used."""
+    """Return the samples of every step of a task: an epoch is a permutation, its last batch may be short."""
     per_epoch = math.ceil(len(part) / batch)
     batches: list[np.ndarray] = []
     drawn, order = -1, part
@@ -60,10 +60,10 @@ def task_batches(task: ClientTask, part: np.ndarray, batch: int) -> list[np.ndar
 
 
 def clip_factor(gradient: Tensor, clip_norm: float) -> Tensor:
-    """Return what brings each gradient's norm to at most `clip_norm`, as torch's `clip_grad_norm_` has it.
+    """Return the factor that clips each gradient to the norm `clip_norm`, as torch's `clip_grad_norm_` does.
 
-    It is for the gradient of the loss: the proximal term and weight decay come behind it. Of a NaN it is
-    NaN, so that one stays visible.
+    It is for the gradient of the loss: proximal term and weight decay are added afterwards. For a gradient
+    with a NaN the factor is NaN, so that the NaN stays visible.
     """
     norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
     return torch.clamp(clip_norm / (norm + 1e-6), max=1.0)
@@ -122,7 +122,7 @@ class TorchTrainer:
                 flat.gradient.add_(trained - anchor, alpha=solver.mu)
             if solver.weight_decay:
                 flat.gradient.add_(trained, alpha=solver.weight_decay).masked_fill_(flat.frozen, 0)
-            if solver.momentum:  # as torch.optim.SGD has it, new in every task
+            if solver.momentum:  # as in torch.optim.SGD, anew in every task
                 velocity = (
                     flat.gradient.clone()
                     if velocity is None
@@ -132,11 +132,11 @@ class TorchTrainer:
         return TaskResult(flat.weights(), loss_sum / task.steps)
 
     def _forward(self, x: Tensor, task: ClientTask, step: int) -> Tensor:
-        """Return the logits. A model that draws random numbers draws those of the task's step."""
+        """Return the logits. If the model draws random numbers, task and step seed them."""
         if not self._draws:
             return self.flat.module(x)  # type: ignore[no-any-return]
         seed = int(rng(task.seed, "layers", task.client, step).integers(2**63))
-        # All threads share torch's generator: nobody else may draw from it meanwhile.
+        # All threads share torch's generator: only one of them may draw at a time.
         with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
             torch.manual_seed(seed)
             return self.flat.module(x)  # type: ignore[no-any-return]

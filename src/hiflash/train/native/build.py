@@ -1,4 +1,4 @@
-"""Compiles C for this machine's processor and keeps the libraries in a cache folder of the user's own."""
+"""Compiles C for this machine's processor and keeps the libraries in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INSTRUCTION_SETS: dict[str, tuple[str, ...]] = {
     "avx2": ("-mavx2", "-mfma"),
     "plain": (),
 }
-# No -ffast-math: a NaN has to be seen.
+# No -ffast-math: it would hide NaNs.
 FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-fPIC", "-shared", "-Wno-psabi")
 SECONDS = 300  # for one compilation, on a very busy machine
 
@@ -40,7 +40,7 @@ class Compiler:
     command: tuple[str, ...]
     flags: tuple[str, ...]
     machine: Machine
-    identity: str  # compiler version and processor: a library of another one is not to be used
+    identity: str  # compiler version and processor: a library is valid only for these
 
 
 def find_compiler(isa: str = "native") -> Compiler:
@@ -49,7 +49,7 @@ def find_compiler(isa: str = "native") -> Compiler:
 
 
 def cache_folder() -> Path:
-    """Return where the libraries are: `native` in $HIFLASH_CACHE or in the user's cache folder."""
+    """Return the folder of the libraries: `native` in $HIFLASH_CACHE or in the user's cache folder."""
     own = os.environ.get("HIFLASH_CACHE")
     if own:
         return Path(own) / "native"
@@ -72,7 +72,7 @@ def load_library(source: str, compiler: Compiler) -> ctypes.CDLL:
             _demand_own(path)
             try:
                 return ctypes.CDLL(str(path))
-            except OSError:  # a machine that went down may have left half of it
+            except OSError:  # a crash of the machine may have left a partial file
                 _compile(source, compiler, path)
                 return ctypes.CDLL(str(path))
     except OSError as error:
@@ -83,7 +83,7 @@ def load_library(source: str, compiler: Compiler) -> ctypes.CDLL:
 def _probe(command: tuple[str, ...], isa: str) -> Compiler:
     program = shutil.which(command[0])
     if program is None:
-        raise NativeUnavailable(f"no C compiler: {command[0]} is not there")
+        raise NativeUnavailable(f"no C compiler: {command[0]} was not found")
     command = (program, *command[1:])
     version = _run([*command, "--version"])
     flags = INSTRUCTION_SETS[isa]
@@ -92,7 +92,7 @@ def _probe(command: tuple[str, ...], isa: str) -> Compiler:
     except NativeUnavailable:
         if isa != "native":
             raise
-        flags = ()  # for the least processor of its kind: not every compiler knows -march=native
+        flags = ()  # not every compiler knows -march=native: take its default
         macros = _macros(command, flags)
     return Compiler(command, flags, _machine(macros), f"{version} {_processor()}")
 
@@ -103,7 +103,7 @@ def _macros(command: tuple[str, ...], flags: tuple[str, ...]) -> set[str]:
 
 
 def _compile(source: str, compiler: Compiler, path: Path) -> None:
-    """Compile beside `path` and rename: of two processes that do so at once, both find a whole library."""
+    """Compile beside `path` and rename, so that two processes at once both find a complete library."""
     with tempfile.TemporaryDirectory(dir=path.parent) as work:
         code, library = Path(work) / "network.c", Path(work) / "network.so"
         code.write_text(source)
@@ -113,7 +113,7 @@ def _compile(source: str, compiler: Compiler, path: Path) -> None:
 
 
 def _demand_own(path: Path) -> None:
-    """Refuse what somebody else could have put there: it would run with the user's rights."""
+    """Refuse a path that another user could have written: its code would run with this user's rights."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise NativeUnavailable(f"{path} has to belong to you alone: not a link, not writable by others")
@@ -131,7 +131,7 @@ def _run(command: list[str]) -> str:
 
 
 def _machine(defined: set[str]) -> Machine:
-    """Return the vectors of a target from the macros that its compiler defines."""
+    """Return the vector size and registers of a target, from the macros of its compiler."""
     if "__AVX512F__" in defined:
         return Machine(lanes=16, registers=32)
     if {"__AVX2__", "__FMA__"} <= defined:
@@ -140,7 +140,7 @@ def _machine(defined: set[str]) -> Machine:
 
 
 def _processor() -> str:
-    """Return what tells processors apart that `-march=native` treats differently."""
+    """Return the properties of the processor that `-march=native` depends on."""
     wanted = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU part", "Features")
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()

@@ -13,21 +13,21 @@ from hiflash.train.native.templates import CONV_SAMPLES, CONV_STAGE, ENTRY_POINT
 
 __all__ = ["GROUP", "Machine", "generate"]
 
-GROUP = 64  # samples that pass through the network together; a multiple of the 4 of a dense block
+GROUP = 64  # samples that pass through the network together; a multiple of 4, the samples of a dense block
 CACHE_LINE = 16  # floats
 LARGEST_WORKSPACE = 1 << 28  # floats: a gibibyte, and no offset overflows an int
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides about register blocks: floats per vector, and vector registers."""
+    """Floats per vector and number of vector registers: they decide the sizes of register blocks."""
 
     lanes: int
     registers: int
 
     @property
     def block(self) -> int:
-        """Return how many accumulators leave enough registers for the operands."""
+        """Return the number of accumulators in a block; the other registers are for operands."""
         return 12 if self.registers < 32 else 24
 
     @property
@@ -46,7 +46,7 @@ def generate(stages: tuple[Stage, ...], machine: Machine) -> str:
     ]
     parts += [writer.conv_stage(i, stage) for i, stage in enumerate(stages) if isinstance(stage, Conv)]
     parts += [writer.gather(), writer.forward(), writer.backward(), writer.repack()]
-    # The workspace is complete only now that everything has asked for its share.
+    # Only now is the size of the workspace known: every function above reserved its part.
     if writer.used > LARGEST_WORKSPACE:
         raise NativeUnavailable(f"the network needs {writer.used * 4 / 2**30:.1f} GiB per worker")
     constants = {"SIZE": writer.size, "WORKSPACE": writer.used, "CLASSES": stages[-1].outs, **writer.places}
@@ -57,8 +57,8 @@ def generate(stages: tuple[Stage, ...], machine: Machine) -> str:
 class _Writer:
     """Writes the functions of a network's stages and hands out the workspace.
 
-    X<i> is the input of stage i for a group of samples and D<i> its gradient; the last ones, behind all
-    stages, are the logits and theirs.
+    X<i> is the input of stage i for a group of samples, and D<i> its gradient. LOGITS is the output of the
+    last stage, and DLOGITS its gradient.
     """
 
     def __init__(self, stages: tuple[Stage, ...], machine: Machine) -> None:
@@ -140,7 +140,7 @@ class _Writer:
         return _function("static void gather(float *ws, int b, const float *from)", body)
 
     def forward(self) -> str:
-        """Return the function from the gathered samples to their logits."""
+        """Return the function that computes the logits of the gathered samples."""
         body = []
         for i, stage in enumerate(self.stages):
             if isinstance(stage, Conv):
@@ -160,7 +160,7 @@ class _Writer:
         return _function("static void forward(float *ws, int samples)", body)
 
     def backward(self) -> str:
-        """Return the function from the gradient of the logits to those of all weights."""
+        """Return the function that computes the gradients of all weights from the gradient of the logits."""
         body: list[str] = []
         for i, stage in reversed(list(enumerate(self.stages))):
             if isinstance(stage, Dense):
@@ -177,7 +177,7 @@ class _Writer:
             calls = " ".join(f"backward_{i}(ws, b);" for i in reversed(convs))
             body.append(f"for (int b = 0; b < samples; b++) {{ {calls} }}")
         body += [
-            f"memset(ws + DBIAS{i}, 0, 4 * {stage.outs});  /* it has no bias: zero it stays */"
+            f"memset(ws + DBIAS{i}, 0, 4 * {stage.outs});  /* no bias: keep it zero */"
             for i, stage in enumerate(self.stages)
             if not stage.bias
         ]
@@ -189,7 +189,7 @@ class _Writer:
         return _function("static void repack(float *ws)", body)
 
     def _reserve(self, name: str, floats: int) -> None:
-        """Reserve a place, with a vector to spare: the last load of a run may reach behind it."""
+        """Reserve a place with a spare vector: the last load of a run may reach past the end."""
         self.places[name] = self.used
         self.used += round_up(floats + self.machine.lanes, CACHE_LINE)
 
@@ -218,11 +218,11 @@ class _Writer:
         return f"{self._name(i)}_STRIDE"
 
     def _by_samples(self, stage: Conv) -> bool:
-        """Return whether vectors of samples are better than vectors of output channels, which have gaps."""
+        """Return whether to use vectors of samples, because output channels would leave lanes empty."""
         return stage.outs % self.machine.lanes > 0 and stage.pool**2 <= self.machine.block
 
     def _sample_blocks(self, i: int, stage: Conv) -> list[str]:
-        """Return the calls for one row: it and the weights of a few channels fit the first-level cache."""
+        """Return the calls for one row, a few channels each: row and weights fit the first-level cache."""
         return [
             f"conv_samples_row(&C{i}, {last - first}, r, x, "
             f"w + {first * stage.kernel_h} * C{i}.run_vecs * LANES, "
@@ -294,7 +294,7 @@ class _Writer:
         ]
 
     def _filter_blocks(self, stage: Conv) -> list[tuple[int, int, int, int]]:
-        """Return the spans of rows and of vectors in a row that make up a filter, a register block each."""
+        """Return the register blocks of a filter, each as a span of rows and a span of vectors in a row."""
         vecs = -(-stage.run // self.machine.lanes)
         most = self.machine.block + 2  # one operand comes from memory, the other is one value
         rows = _spans(stage.kernel_h, max(1, most // vecs))
@@ -302,7 +302,7 @@ class _Writer:
 
 
 def _swaps(lanes: int) -> str:
-    """Return which lanes of two rows make up the new ones when a transposition swaps blocks `step` apart."""
+    """Return the C macros LOW_<step> and HIGH_<step>: the lanes of two rows after a swap of blocks."""
     lines, step = [], lanes // 2
     while step:
         low = [lane if not lane & step else lanes + lane - step for lane in range(lanes)]

@@ -1,10 +1,10 @@
 """The C kernels of convolution stages.
 
 Activations are [row][column][channel] of one sample, so that a kernel row of a convolution reads one
-contiguous run of `kernel_w * channels` values. Forward, a vector holds output channels where they fill it,
-else the same value of LANES samples. Backward, the gradient behind a pooling layer has one nonzero entry
-per window and channel (none where ReLU is shut): the kernels walk lists of those entries instead of the
-four times larger dense gradient, and there a vector holds a part of the run.
+contiguous run of `kernel_w * channels` values. Forward, a vector holds output channels if they fill it,
+otherwise the same value of LANES samples. Backward, the gradient before a pooling layer has one nonzero entry
+per window and channel, or none where ReLU is shut. The kernels walk lists of these entries, because the dense
+gradient is four times larger. A vector then holds a part of the run.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ INLINE void conv_block(const conv *s, const int cols, const int vecs, const floa
     UNROLL for (int i = 0; i < cols * vecs; i++) store(z + i * LANES, acc[i]);
 }
 
-/* The first of the largest values of a window, and at which position of x its kernel window starts: -1 where
-   ReLU shuts it. Rows of the window are `down` vectors apart, columns `right`. */
+/* The largest value of a window (the first, if several are equal), and the position of x at which its kernel
+   window starts, -1 where ReLU is shut. Rows of the window are `down` vectors apart, columns `right`. */
 INLINE ivec pool_window(const conv *s, int start, int down, int right, const loose_vec *z, vec *largest)
 {
     vec best = z[0];
@@ -100,7 +100,7 @@ INLINE void conv_forward(const conv *s, const int vecs, const int channels, cons
 }
 
 /* Forward for LANES samples at once: a vector holds the same input of each, so no lane is idle whatever the
-   number of channels. The sums have the same order as above, so that the bits do not depend on the way.
+   number of channels. The sums have the same order as above, so that both ways give the same bits.
 
    `outs` channels at one position after pooling. x is [row][column][channel] of vectors. */
 INLINE void conv_samples(const conv *s, const int outs, int start, const float *x, const float *w,
@@ -221,8 +221,8 @@ INLINE void conv_weight_gradient(const int rows, const int vecs, const int pitch
         }
 }
 
-/* The gradients whose windows start in column c of x, row by row: those of row r from starts[r] to
-   starts[r + 1], and where in w what they add to row 0 of dx would be. */
+/* The gradients whose windows start in column c of x, row by row: those of row r are starts[r] to
+   starts[r + 1]. at[] has the offset in w of the weights that they multiply for row 0 of dx. */
 INLINE void conv_column(const conv *s, int c, const float *dy, const int *where, int *starts, int *at,
                         float *g)
 {

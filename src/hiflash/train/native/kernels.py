@@ -72,7 +72,7 @@ INLINE float sum_lanes(vec v)
     return sum + v[0];
 }
 
-/* Clear the gradient of what ReLU shut, row by row; y is what came out of it. */
+/* Clear the gradient where ReLU is shut, row by row; y is the output of ReLU. */
 INLINE void relu_backward(int rows, int width, int pitch, const float *y, float *dy)
 {
     for (int r = 0; r < rows; r++, y += pitch, dy += pitch)

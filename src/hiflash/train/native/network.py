@@ -1,4 +1,4 @@
-"""What the compiled trainer understands of a torch module, and where it keeps each parameter."""
+"""Reads a torch module as stages of the compiled trainer, and gives each parameter its place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NativeUnavailable(HiFlashError):  # noqa: N818  # most callers fall back t
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution of stride 1, what may follow it (ReLU, max-pooling), and its input's size."""
+    """A convolution of stride 1 with optional ReLU and max-pooling, and the size of its input."""
 
     channels: int
     height: int
@@ -56,23 +56,23 @@ class Conv:
 
     @property
     def interior(self) -> int:
-        """Return where the first input that is not padding is."""
+        """Return the offset of the first input after the padding."""
         return self.pad_h * self.pitch + self.pad_w * self.channels
 
     @property
     def rows(self) -> int:
-        """Return the rows that come out, after pooling."""
+        """Return the number of output rows, after pooling."""
         return (self.height + 2 * self.pad_h - self.kernel_h + 1) // self.pool
 
     @property
     def cols(self) -> int:
-        """Return the columns that come out, after pooling."""
+        """Return the number of output columns, after pooling."""
         return (self.width + 2 * self.pad_w - self.kernel_w + 1) // self.pool
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A linear layer and the ReLU that may follow it. `inner` is (channels, positions) of its input."""
+    """A linear layer with optional ReLU. `inner` is (channels, positions) of its input."""
 
     inner: tuple[int, int]
     outs: int
@@ -112,14 +112,14 @@ def read_network(module: nn.Module, shape: tuple[int, ...]) -> tuple[Stage, ...]
     read = [(layer.weight, layer.bias) for layer in layers if isinstance(layer, nn.Conv2d | nn.Linear)]
     expected = [id(tensor) for pair in read for tensor in pair if tensor is not None]
     if [id(tensor) for tensor in (*module.parameters(), *module.buffers())] != expected:
-        raise NativeUnavailable("a tensor is shared by layers, or is no weight or bias of one")
+        raise NativeUnavailable("a tensor is shared by layers, or is not the weight or bias of a layer")
     return tuple(reader.stages)
 
 
 def packed_slots(stages: tuple[Stage, ...], lanes: int) -> tuple[npt.NDArray[np.int32], list[int], int]:
-    """Return where each torch parameter goes, where each stage's weights start, and the total size.
+    """Return the place of each torch parameter, the start of each stage's weights, and the total size.
 
-    Weights are [output][kernel row][run] with runs rounded up to whole vectors, biases follow them.
+    Weights are [output][kernel row][run] with runs rounded up to whole vectors. Biases follow them.
     """
     slots: list[np.ndarray] = []
     starts: list[int] = []
@@ -162,7 +162,7 @@ def _pair(value: int | tuple[int, ...]) -> tuple[int, int]:
 
 
 class _Reader:
-    """Fuses layer after layer into stages; `shape` is what comes out of the last one."""
+    """Fuses layer after layer into stages; `shape` is the output shape of the last layer."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = tuple(shape)
@@ -170,7 +170,7 @@ class _Reader:
         self.inner = (self.shape[0], 1)  # of a flat input: (channels, positions) in memory
 
     def add(self, layer: nn.Module) -> None:
-        """Take one more layer, or say why not."""
+        """Take one more layer, or raise `NativeUnavailable`."""
         kind = type(layer)
         if kind is nn.Conv2d:
             self._conv(layer)  # type: ignore[arg-type]  # mypy does not narrow by `kind`
@@ -208,7 +208,7 @@ class _Reader:
         (size, other), stride = _pair(layer.kernel_size), _pair(layer.stride)
         plain = _pair(layer.padding) == (0, 0) and _pair(layer.dilation) == (1, 1) and not layer.ceil_mode
         if not plain or layer.return_indices or not size == other == stride[0] == stride[1]:
-            raise NativeUnavailable(f"{layer}: only square windows that touch, without padding")
+            raise NativeUnavailable(f"{layer}: only square windows side by side, without padding")
         if not isinstance(last, Conv) or last.pool != 1 or self._flat_since_conv():
             raise NativeUnavailable(f"{layer} does not follow a convolution")
         pooled = replace(last, pool=size)

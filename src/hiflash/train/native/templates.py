@@ -1,4 +1,4 @@
-"""The C around the kernels: the functions of a convolution stage, and those that Python calls."""
+"""The C around the kernels: the functions of a convolution stage, and the functions for Python."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ static void forward_samples_{i}(float *ws, int b)
 ENTRY_POINTS = r"""
 long workspace_floats(void) { return WORKSPACE; }
 
-/* Where parameter k of torch's order is kept is slots[k]; the rest of the packed vector is zero. */
+/* slots[k] is the place of parameter k in torch's order; the rest of the packed vector is zero. */
 static void set_weights(float *ws, int count, const int *slots, const float *weights)
 {
-    memset(ws + WEIGHTS, 0, 4 * SIZE); /* a NaN of the last task may have spread to where no parameter is */
+    memset(ws + WEIGHTS, 0, 4 * SIZE); /* a NaN of the last task may have spread to the padding */
     for (int k = 0; k < count; k++) ws[WEIGHTS + slots[k]] = weights[k];
     repack(ws);
 }

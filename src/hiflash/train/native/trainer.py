@@ -1,4 +1,4 @@
-"""Client tasks run by C compiled for the network at hand: one call per task, several times torch's speed."""
+"""Runs client tasks in C compiled for the network: one call per task, several times as fast as torch."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class NativeTrainer:
         self.indices = samples.indices
         self.x, self.y = _arrays(samples.x, samples.y, stages[-1].outs)
         self.x_test, self.y_test = _arrays(samples.x_test, samples.y_test, stages[-1].outs)
-        # C does not look at bounds.
+        # C does not check bounds.
         if any(len(part) and not 0 <= part.min() <= part.max() < len(self.x) for part in self.indices):
-            raise ValueError(f"a part has a sample that is not among the {len(self.x)} there are")
+            raise ValueError(f"a client's part has a sample outside 0..{len(self.x) - 1}")
 
     def train(self, tasks: Sequence[ClientTask]) -> list[TaskResult]:
         """Return the results in the order of the tasks."""
@@ -102,7 +102,7 @@ class NativeTrainer:
 
     def _checked(self, weights: Weights) -> Weights:
         if weights.shape != self.slots.shape:
-            raise ValueError(f"weights of shape {weights.shape} for a model of {len(self.slots)} parameters")
+            raise ValueError(f"a model of {len(self.slots)} parameters got weights of shape {weights.shape}")
         return np.ascontiguousarray(weights, np.float32)
 
 
@@ -125,7 +125,7 @@ def _aligned(floats: int) -> np.ndarray:
 
 
 def _arrays(x: Tensor, y: Tensor, classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return samples and labels as the C functions read them, without a copy where they are so already."""
+    """Return samples and labels in the form that the C functions read, with a copy only if needed."""
     if x.device.type != "cpu" or x.dtype != torch.float32:
         raise NativeUnavailable(f"samples are {x.dtype} on {x.device}, not float32 on the CPU")
     if len(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
