@@ -324,7 +324,7 @@ class Named(nn.Sequential):
         ([nn.Flatten(), nn.Linear(784, 10).requires_grad_(False)], "frozen"),
         ([nn.Flatten(), *[nn.Linear(784, 784)] * 2], "used twice"),
         ([nn.Flatten(), *shared_weight()], "shared"),
-        ([nn.Flatten(), with_buffer(nn.Linear(784, 10))], "no weight or bias"),
+        ([nn.Flatten(), with_buffer(nn.Linear(784, 10))], "not the weight or bias"),
         ([nn.Flatten(), hooked(nn.Linear(784, 10))], "hook"),
         ([nn.Conv2d(1, 4096, 1), nn.Conv2d(4096, 1, 1), nn.Flatten(), nn.Linear(784, 10)], "GiB"),
     ],
