@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...] [--json]`: runs the named benchmarks, or all, and prints the results."""
+"""`python -m benchmarks [NAME ...] [--json]`: run the named benchmarks, or all, and print the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BARS = {
 
 
 def main() -> int:
-    """Run the benchmarks one after the other: together they would disturb each other."""
+    """Run the benchmarks one after the other: at the same time they would slow each other."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BARS))
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")

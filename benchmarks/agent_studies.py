@@ -1,9 +1,9 @@
-"""What an agent does elsewhere: `python -m benchmarks.agent_studies edges|slow_edge|sigma`.
+"""Agents outside their training conditions: `python -m benchmarks.agent_studies edges|slow_edge|sigma`.
 
-`edges`: one agent, trained with 10 edges, in federations with 5, 10 and 20. `slow_edge`: how often edges are
-refused if one takes ten times as long. `sigma`: agents trained for costly resources and for costly time. A
-surrogate stands in for training; `hiflash evaluate-agent` with `--federation.edges` or
-`--resources.slow_edge` does the first two for real.
+`edges`: one agent, trained with 10 edges, in federations with 5, 10 and 20. `slow_edge`: the refusals of each
+edge when edge 0 is ten times as slow. `sigma`: agents trained for costly resources and for costly time. A
+surrogate replaces training here. `hiflash evaluate-agent` with `--federation.edges` or
+`--resources.slow_edge` does the first two studies with real training.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def edges(data: str, seeds: int) -> dict[str, Any]:
 
 
 def slow_edge(data: str, seeds: int) -> dict[str, Any]:
-    """Return how often the agent refuses edge 0, ten times as slow, and the others, seed by seed."""
+    """Return how often the agent refuses edge 0, which is ten times as slow, and the others, by seed."""
     from hiflash.core.thresholds.agent import Forward, permitted
     from hiflash.methods.registry import threshold_policy
 
@@ -83,7 +83,7 @@ def sigma(data: str, episodes: int, folder: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run a study and print what it found."""
+    """Run a study and print its findings."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agent_studies", description=__doc__)
     parser.add_argument("study", choices=("edges", "slow_edge", "sigma"))
     parser.add_argument("--data", default="mnist")

@@ -1,4 +1,4 @@
-"""The association: 100,000 clients and 1,000 edges against the clock, and small ones against the optimum."""
+"""The association: its time for 100,000 clients and 1,000 edges, and its gap to the optimum."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def instance(clients: int, edges: int, classes: int, weight: float, seed: int = 
 
 
 def association_gap() -> dict[str, float]:
-    """Return by how much the greedy clusters exceed the best ones of the same sizes, over 20 small instances.
+    """Return the gap of greedy clusters to the best clusters of the same sizes, over 20 small instances.
 
-    What is compared is `sum of L^{m,k} over clients + lambda * total JS`. Two edges and twelve clients leave
-    924 ways to halve them, so the optimum is found by trying all; the lower bound, for larger ones, is the
+    The objective is `sum of L^{m,k} over clients + lambda * total JS`. Twelve clients can be halved between
+    two edges in 924 ways, so trying all finds the optimum. Larger instances have a lower bound instead: the
     cheapest assignment by latency alone (scipy) with a divergence of 0.
     """
     from itertools import combinations

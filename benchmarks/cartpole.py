@@ -1,4 +1,4 @@
-"""The learner of agents on CartPole-v1, a task that everyone's double Q-learning can be measured on."""
+"""The learner of agents on CartPole-v1, the usual test of double Q-learning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTINGS = DdqnSettings(
 
 
 def cartpole_return() -> dict[str, Any]:
-    """Return the median over seeds of the mean return of 100 fresh episodes, after 50,000 steps each."""
+    """Return the mean return of 100 fresh episodes after 50,000 steps, as the median over seeds."""
     returns = []
     for seed in range(SEEDS):
         run = CartPole(seed)
@@ -49,7 +49,7 @@ def cartpole_return() -> dict[str, Any]:
 
 @dataclass
 class Best:
-    """The weights that the best recent training episodes were played with."""
+    """The weights behind the best recent training episodes."""
 
     mean_return: float
     weights: np.ndarray
@@ -69,9 +69,9 @@ class CartPole:
         self.best = Best(-1.0, self.learner.weights())
 
     def train(self, steps: int, done: Callable[[], bool] = lambda: False) -> None:
-        """Train for so many steps, or until an episode ends and `done` says that it is enough.
+        """Train for `steps` steps, or until an episode ends and `done` returns true.
 
-        An episode that is under way at the last step is not counted.
+        An episode that is unfinished at the last step is not counted.
         """
         learner, env = self.learner, self.env
         while self.steps < steps and not done():
@@ -104,9 +104,7 @@ class CartPole:
     def _finished(self, total: float) -> None:
         self.recent.append(total)
         mean = statistics.fmean(self.recent)
-        if (
-            len(self.recent) == RECENT and mean >= self.best.mean_return
-        ):  # of equals, the one that learned more
+        if len(self.recent) == RECENT and mean >= self.best.mean_return:  # among equals, the later weights
             self.best = Best(mean, self.learner.weights())
 
     def _episode_seed(self, use: str, index: int) -> int:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.compression`: what the bytes that compression saves on the WAN cost HiFL."""
+"""`python -m benchmarks.compression`: the bytes that compression saves HiFL, and its price."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODECS = (  # upload, download, share of the values that top-k sends
 
 
 def main(communications: int = 200, codecs: Sequence[tuple[str, str, float]] = CODECS) -> None:
-    """Print what each compression took to the goal, and the accuracy in the end."""
+    """Print the cost to reach the target and the final accuracy for each compression."""
     print(
         f"{'upload':<12}{'download':<12}{'accuracy':>9}{'WAN':>10}   to {GOAL}: communications, WAN, virtual"
     )

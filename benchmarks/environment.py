@@ -1,4 +1,4 @@
-"""The environment that the staleness agent learns in: how fast it steps without training anything."""
+"""The speed of the staleness environment with a surrogate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["environment_steps_s"]
 
 
 def environment_steps_s(steps: int = 5_000, repeats: int = 5) -> float:
-    """Return the steps a second of random actions in the default federation with fluctuating resources."""
+    """Return the steps per second of random actions in the default federation with fluctuating resources."""
     env = StalenessEnv({"resources.fluctuation": "on"})
     env.reset(seed=0)
     actions = np.random.default_rng(0).integers(env.action_space.n, size=(repeats, steps))
@@ -21,7 +21,7 @@ def environment_steps_s(steps: int = 5_000, repeats: int = 5) -> float:
 
 
 def _steps_s(env: StalenessEnv, actions: np.ndarray) -> float:
-    """Return the steps a second of these actions, resets not counted, in time of the one core they use."""
+    """Return steps per second of processor time for these actions, without resets."""
     spent_s, begun = 0.0, time.process_time()
     for action in actions:
         _, _, terminated, truncated, _ = env.step(action)

@@ -25,7 +25,7 @@ __all__ = ["ensure_environment", "measure"]
 REQUIREMENTS = ("flwr[simulation]==1.41.0", "torch>=2.10,<2.14")  # the bound keeps pip on torch's CPU build
 WORKLOADS = ("epochs", "steps")
 WORKERS = 2
-WARM_UP = 2  # rounds left out of the steady state: Ray starts and the actors load their data in them
+WARM_UP = 2  # rounds outside the steady state: Ray starts, and the actors load their data
 TIMEOUT = 240.0
 INSTALL_TIMEOUT = 1800.0
 SCRIPT = Path(__file__).with_name("flower_app.py")
@@ -36,7 +36,7 @@ class Unavailable(Exception):  # noqa: N818 - a reason to skip, not an error
 
 
 def ensure_environment(folder: Path) -> Path:
-    """Return the Python of the virtual environment in a folder; make and fill it unless that is done."""
+    """Return the Python of the virtual environment in a folder; make the environment if it is missing."""
     python = folder / "bin" / "python"
     marker = folder / "flower-requirements.txt"
     wanted = "\n".join(REQUIREMENTS)
@@ -119,7 +119,7 @@ def _measure(workload: str, rounds: int, work_dir: Path) -> dict[str, Any]:
 
 
 def _isolation() -> list[str]:
-    """Return the start of a command that runs the rest of it with loopback alone and processes of its own."""
+    """Return a command prefix that isolates a command: only loopback, and its own process namespace."""
     tools = {name: shutil.which(name) for name in ("unshare", "ip", "sh")}
     for name, path in tools.items():
         if path is None:
@@ -151,7 +151,7 @@ def _environment(folder: str) -> dict[str, str]:
 def _run(
     command: list[str], timeout: float, environment: dict[str, str] | None = None, log: Path | None = None
 ) -> None:
-    """Run a command to its end; what it prints is added to the log and quoted where it fails."""
+    """Run a command to its end; append its output to the log, and quote it in an error."""
     try:
         done = subprocess.run(
             command,

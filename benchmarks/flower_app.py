@@ -35,7 +35,7 @@ BATCH = 60
 RATE = 0.01
 STEPS = {"epochs": 3 * (IMAGES // BATCH), "steps": 3}  # of one client in one round
 PARAMETERS = 21_840
-CHUNK = 30  # steps of the plain loop between two looks at the clock
+CHUNK = 30  # steps of the plain loop between two readings of the clock
 
 
 def lenet() -> nn.Module:
@@ -81,7 +81,7 @@ def process_model() -> nn.Module:
 
 
 def local_sgd(model: nn.Module, client: int, steps: int) -> None:
-    """Train a model on one client's data for so many steps, each epoch in a fresh order."""
+    """Train a model on one client's data for `steps` steps, each epoch in a fresh order."""
     x, y = client_data(client)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     loss = nn.CrossEntropyLoss()
@@ -110,7 +110,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 class TimedFedAvg(FedAvg):
-    """FedAvg that notes when each round begins and does not let a client's failure pass."""
+    """FedAvg that records the start of each round and raises if a client fails."""
 
     def __init__(self) -> None:
         self.begins: list[float] = []
@@ -183,7 +183,7 @@ def simulate(workload: str, rounds: int, workers: int) -> dict[str, object]:
 
 
 def bare(seconds: float) -> float:
-    """Run the plain PyTorch loop on one thread for about so long and return its steps per second."""
+    """Run the plain PyTorch loop on one thread for about `seconds` and return its steps per second."""
     torch.set_num_threads(1)
     model = lenet()
     local_sgd(model, 0, 100)  # warm up
@@ -195,8 +195,8 @@ def bare(seconds: float) -> float:
 
 
 def bare_loops(seconds: float, workers: int) -> dict[str, object]:
-    """Run the plain loop in that many processes at once, then alone; return the steps per second of each."""
-    data()  # before the fork, which shares it
+    """Run the plain loop in several processes at once, then in one; return the steps per second of both."""
+    data()  # before the fork, so that the processes share it
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         together = sum(pool.map(bare, [seconds] * workers, chunksize=1))
     return {"one": bare(seconds), "all": together}

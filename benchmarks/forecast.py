@@ -1,7 +1,7 @@
-"""What a surrogate forecasts of runs that were made for real: `python -m benchmarks.forecast`.
+"""Compares the forecasts of a surrogate with real runs: `python -m benchmarks.forecast`.
 
 Takes the finished runs of an evaluation (`hiflash evaluate-agent --name evaluation`), rehearses the same
-policies and seeds with the surrogate that ships, and says of both what every policy cost against the first.
+policies and seeds with the shipped surrogate, and compares the cost of every policy with the first one's.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def forecast(folder: Path, rehearsals: int, **wanted: Any) -> dict[str, Any]:
 
 
 def beside(runs: list[dict[str, Any]], first: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the mean costs of a policy and, seed by seed, what they are against those of the first."""
+    """Return the mean costs of a policy, and its cost relative to the first policy's seed by seed."""
     told: dict[str, Any] = {kind: fmean(run[kind] for run in runs) for kind in KINDS}
     told["seeds"] = len(runs)
     others = {run["seed"]: run for run in first}
@@ -63,7 +63,7 @@ def beside(runs: list[dict[str, Any]], first: list[dict[str, Any]]) -> dict[str,
 
 
 def main() -> None:
-    """Print what was found as JSON."""
+    """Print the findings as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.forecast", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evaluation"))
     parser.add_argument("--policies", default="fixed-0,agent", help="the others are compared with the first")

@@ -1,4 +1,4 @@
-"""The honest opponent: plain PyTorch, one thread, torch's defaults, nothing that a user would not write."""
+"""The baseline: a plain PyTorch loop as a user would write it, on one thread with torch's defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BareLoop:
         self.x, self.y, self.batch = x, y, batch
 
     def train_s(self, steps: int) -> float:
-        """Return the seconds that so many steps take."""
+        """Return the seconds of `steps` steps."""
         torch.set_num_threads(1)
         self.model.train()
         begun = time.perf_counter()
@@ -36,7 +36,7 @@ class BareLoop:
         return time.perf_counter() - begun
 
     def evaluate_s(self, x: Tensor, y: Tensor) -> float:
-        """Return the seconds that a pass over a test set takes."""
+        """Return the seconds of one pass over a test set."""
         torch.set_num_threads(1)
         self.model.eval()
         begun = time.perf_counter()
@@ -51,7 +51,7 @@ class BareLoop:
 
 
 def mnist() -> str:
-    """Return the name of the dataset to use: MNIST where it is, else the 5,000 images that always are."""
+    """Return the dataset to use: MNIST if it is installed, else the shipped 5,000 images."""
     from hiflash.data.datasets import list_datasets
 
     found = {row.name: row.path for row in list_datasets()}

@@ -47,13 +47,13 @@ def _ratio(kind: str, rounds: int, ours: dict[str, int], communications: int) ->
 
 
 def ratio_with_startup(steps_per_s: float, startup_s: float, flower: Mapping[str, float]) -> float:
-    """Return the time of Flower's whole process over that of ours for as many steps."""
+    """Return the time of Flower's whole process over the time of ours, for the same number of steps."""
     steps = flower["steps_per_s_with_startup"] * flower["total_s"]
     return flower["total_s"] / (startup_s + steps / steps_per_s)
 
 
 def _measure_ours(client: dict[str, int], communications: int) -> tuple[float, float]:
-    """Return our steps per second, and what a process of its own takes besides: imports, data, set-up."""
+    """Return our steps per second, and the start-up seconds of a new process: imports, data, set-up."""
     command = [sys.executable, "-m", "benchmarks.peers", json.dumps(client), str(communications)]
     begun = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The whole simulation: against the same work in a bare loop, over workers, its overheads and its memory."""
+"""The whole simulation: its speed against a bare loop, its scaling, its overheads and its memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def simulation_vs_loop() -> float:
-    """Return a bare loop's time over that of HiFL with two workers, for the same steps and evaluations."""
+    """Return the time of a bare loop over the time of HiFL with two workers, for the same work."""
     data = load(mnist())
     x, x_test = (torch.from_numpy(array) for array in data.normalised())
     loop = BareLoop(lenet, x, torch.from_numpy(data.y), 60)

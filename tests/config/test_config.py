@@ -174,7 +174,7 @@ def test_a_slow_edge_is_for_federations_with_edges_that_stay():
     assert Config(method="hifl", **{"resources.slow_edge": 10}).resources.slow_edge == 10
     with pytest.raises(ConfigError, match=r"resources\.slow_edge needs edges"):
         Config(method="fedavg", **{"resources.slow_edge": 10})
-    with pytest.raises(ConfigError, match="clusters that stay"):
+    with pytest.raises(ConfigError, match="needs fixed clusters"):
         Config(method="hifl", **{"resources.slow_edge": 10, "mobility.moves_per_s": 1.0})
 
 

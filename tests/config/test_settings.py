@@ -26,7 +26,7 @@ def test_a_file_that_is_too_long_for_settings_is_refused(tmp_path: Path) -> None
     assert Config.load(path).seed == 3
     path.write_bytes(b"seed = 3\n" + b"#" * (MOST_BYTES - 8))
     with pytest.raises(
-        ConfigError, match=r"has 1,048,577 bytes, and a file with settings at most 1,048,576;"
+        ConfigError, match=r"has 1,048,577 bytes, and a file with settings has at most 1,048,576;"
     ):
         Config.load(path)
 

@@ -213,5 +213,5 @@ def test_a_snapshot_of_another_network_is_refused() -> None:
         other.restore(one.snapshot())
     smaller = Learner(q_network("paper", 3, 4, 0), 15, replace(QUICK, memory=30), 0)
     practise(one, 0, 50)
-    with pytest.raises(RunError, match="memory of 30"):
+    with pytest.raises(RunError, match="memory holds 30"):
         smaller.restore(one.snapshot())

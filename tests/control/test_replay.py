@@ -50,7 +50,7 @@ def test_a_restored_memory_goes_on_alike(count: int) -> None:
 
 
 def test_a_memory_of_another_size_is_refused() -> None:
-    with pytest.raises(RunError, match="use the settings that the training was begun with"):
+    with pytest.raises(RunError, match="use the settings of the first training"):
         Replay(2, width=2).restore(filled(3, 3).snapshot())
     with pytest.raises(RunError, match="memory"):
         Replay(3, width=3).restore(filled(3, 3).snapshot())

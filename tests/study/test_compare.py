@@ -170,7 +170,7 @@ def test_own_data_is_compared_in_memory(tiny_data: hiflash.Dataset) -> None:
     assert [(row["label"], row["partition"], row["seeds"]) for row in at_the_end] == [
         ("fedavg", "noniid2", 2), ("hifl", "noniid2", 2),
     ]  # fmt: skip
-    with pytest.raises(ConfigError, match="so do indices"):
+    with pytest.raises(ConfigError, match="partitions and indices both"):
         hiflash.compare(data=tiny_data, indices=[[0]], partitions=["iid"], **TINY)
 
 

@@ -327,7 +327,7 @@ def test_without_data_every_client_counts_the_same(tmp_path: Path) -> None:
     assert result.parameters == 21_840
     with pytest.raises(ConfigError, match='needs trainer = "none"'):
         hiflash.run(data={"name": "none"})
-    with pytest.raises(ConfigError, match="nothing but training"):
+    with pytest.raises(ConfigError, match="centralized only trains"):
         hiflash.run(method="centralized", trainer="none", directory=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -1,4 +1,4 @@
-"""The trained agents that come with HiFlash, each beside its surrogate, and how `cloud.agent` finds one.
+"""The agents and surrogates that ship with HiFlash, and the lookup of `cloud.agent`.
 
 May import the vocabulary, core and store.
 """
@@ -25,46 +25,42 @@ __all__ = [
 ]
 
 FOLDER = Path(__file__).parent
-TRAINING_SEEDS = 9_000  # from here on agents are trained, and chosen by checks; they are judged below
-UNLIKE = ("random", "latency", "edge-noniid")  # associations that leave edges with different classes
+TRAINING_SEEDS = 9_000  # training and its checks use seeds from here on, evaluations use lower ones
+UNEVEN = ("random", "latency", "edge-noniid")  # associations whose edges hold different classes
 
 
 def shipped() -> list[str]:
-    """Return the names of the agents that come with HiFlash."""
+    """Return the names of the shipped agents."""
     return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
 
 
 def from_anywhere(wanted: str) -> str:
-    """Return `cloud.agent` with a path that is right from any folder.
-
-    A configuration is read again when a run is resumed, maybe from elsewhere.
-    """
+    """Return `cloud.agent` with an absolute path: a run may be resumed from another folder."""
     return str(Path(wanted).expanduser().resolve()) if _is_path(wanted) else wanted
 
 
 def shipped_name(data: str, association: str) -> str:
-    """Return the name of what was trained, or would have to be, for such data and such an association.
+    """Return the name of the agent, and of the surrogate, for a dataset and an association.
 
-    Writers are alike enough that any association leaves alike edges. CIFAR-10 has nothing yet, and what
-    was made for digits is not for it.
+    Nothing ships under the name `cifar10` yet, and agents for digits do not suit it. The writers of FEMNIST
+    have similar labels, so one agent serves every association.
     """
     if data in ("femnist", "cifar10"):
         return data
-    if association in UNLIKE:
+    if association in UNEVEN:
         return "mnist-noniid"
     return "mnist" if data == "mnist" else "default"
 
 
 def acting_agent(config: Config) -> Agent | None:
-    """Return the agent that chooses the thresholds of such a run, None if something else does."""
+    """Return the agent that chooses the thresholds of a run, or None without one."""
     return find_agent(config) if config.cloud.threshold == "agent" else None
 
 
 def find_agent(config: Config) -> Agent:
-    """Return the agent that `cloud.agent` names; `auto` is the one for the data and the association.
+    """Return the agent that `cloud.agent` names; `auto` chooses by dataset and association.
 
-    What a threshold does is another thing where everybody may start and late updates are discarded: where
-    there is an agent for that, it is taken.
+    Thresholds mean something else under discard and cancel, so `auto` prefers a `*-discard` agent there.
     """
     from hiflash.store.agent_file import load_agent
 
@@ -85,5 +81,5 @@ def find_agent(config: Config) -> Agent:
 
 
 def _is_path(wanted: str) -> bool:
-    """Return whether this is the path of a file: names have neither a dot nor a slash."""
+    """Return whether this is the path of a file: a name has neither a dot nor a slash."""
     return "." in wanted or "/" in wanted

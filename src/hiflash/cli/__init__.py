@@ -1,6 +1,6 @@
-"""The command line: one module per command, which parses, then calls.
+"""The command line: one module for each command, with its options and its call.
 
-May import everything, but nothing heavy before it is used: `hiflash --help` answers at once.
+May import everything, but imports heavy modules only where it uses them: `hiflash --help` answers at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["main"]
 
 SAME = "give the same command again"
 
-# Each has `add`, which gives the command its options and what it calls.
+# Every module has `add`: it declares the options of the command and the function to call.
 COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data)
 
 
@@ -41,21 +41,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 2 for bad input, 130 for an interruption."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if sys.stdout is None:  # closed: `hiflash run >&-`
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # until the end
-    options = argparse.Namespace(then=SAME)  # how to go on after an error; a command may know better
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # open until the end
+    options = argparse.Namespace(then=SAME)  # the way out after an error; a command may replace it
     try:
         code = _call(words, options)
-    except SystemExit as ended:  # of --help and --version, which may have been printed to a full disk too
+    except SystemExit as ended:  # from --help and --version; their output may go to a full disk too
         if not _flush_stdout(options.then):
             return 2
-        if ended.code == 1:  # rich ends so when the reader of a pipe went away
+        if ended.code == 1:  # rich exits with 1 when the reader of a pipe is gone
             return 0
         raise
     return code if _flush_stdout(options.then) else code or 2
 
 
 def _call(words: list[str], options: argparse.Namespace) -> int:
-    """Call the command and return its exit code; an error of the user or of the disk is one line."""
+    """Call the command and return its exit code; print errors of the user or the disk as one line."""
     parser, commands = _parser()
     try:
         settings: dict[str, Any] = {}
@@ -78,7 +78,7 @@ def _call(words: list[str], options: argparse.Namespace) -> int:
     except Paused as paused:
         print(paused, file=sys.stderr)
         return PAUSED
-    except BrokenPipeError:  # the reader of a pipe went away: `hiflash data list | head -1`
+    except BrokenPipeError:  # the reader of a pipe is gone: `hiflash data list | head -1`
         _drop_stdout()
         return 0
     except OSError as error:
@@ -86,7 +86,7 @@ def _call(words: list[str], options: argparse.Namespace) -> int:
 
         if remedy(error) is None:
             raise
-        if error.filename is None:  # not a file: those have names
+        if error.filename is None:  # not an error of a file, so of the standard output
             _lost_stdout(error, options.then)
         else:
             _say(f"{error.filename}: {error.strerror}; {remedy(error)}, then {options.then}")
@@ -99,7 +99,7 @@ def _say(text: str) -> None:
 
 
 def _flush_stdout(then: str) -> bool:
-    """Write out what was printed and return whether that went well; at exit it is too late for an error."""
+    """Flush the standard output and return whether that worked; at exit an error would come too late."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -116,12 +116,12 @@ def _lost_stdout(error: OSError, then: str) -> None:
 
 
 def _drop_stdout() -> None:
-    """Let nobody be disturbed any more by what cannot be printed."""
+    """Send all further output to the null device, so that flushing it cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """Return the parser, and those of the commands by name."""
+    """Return the parser, and the parsers of the commands by name."""
     parser = argparse.ArgumentParser(
         prog="hiflash", description="Hierarchical federated learning with asynchronous tiers."
     )

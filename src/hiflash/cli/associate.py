@@ -1,4 +1,4 @@
-"""`hiflash associate`: strategies of which client belongs to which edge, side by side."""
+"""`hiflash associate`: compares strategies that assign clients to edges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["add"]
 def add(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser(
-        "associate", help="compare strategies of which client belongs to which edge", add_help=False
+        "associate", help="compare strategies that assign clients to edges", add_help=False
     )
     settings_options(command)
     command.add_argument(

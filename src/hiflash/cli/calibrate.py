@@ -1,4 +1,4 @@
-"""`hiflash calibrate`: fit a surrogate to real runs and report how far off it is."""
+"""`hiflash calibrate`: fit a surrogate to real runs and report its errors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["add"]
 def add(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser(
-        "calibrate", help="fit what stands in for training when an agent learns", add_help=False
+        "calibrate", help="fit a surrogate, which replaces training while an agent learns", add_help=False
     )
     settings_options(command)
     command.add_argument("--fit-seeds", help="seeds of the runs to fit to, with commas (200 to 207)")
     command.add_argument("--check-seeds", help="seeds of the runs to check on, with commas (100,101,102)")
     command.add_argument(
-        "--check-policies", help="what to check, with commas (random,fixed-0,fixed-1,...,fixed-16,skip-5)"
+        "--check-policies", help="policies to check, with commas (random,fixed-0,fixed-1,...,fixed-16,skip-5)"
     )
     command.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
     command.set_defaults(call=_calibrate)

@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
         one = actions.add_parser(action, help=about)
         if action != "list":
             one.add_argument("name", help="mnist5k, mnist, cifar10 or femnist")
-        one.add_argument("--data.dir", dest="directory", metavar="FOLDER", help="where datasets lie")
+        one.add_argument("--data.dir", dest="directory", metavar="FOLDER", help="folder with the datasets")
         if action == "fetch":
             one.add_argument("--mirror", help="base URL to download from")
         one.set_defaults(call=_data)

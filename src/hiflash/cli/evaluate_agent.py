@@ -22,13 +22,13 @@ __all__ = ["add"]
 def add(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser(
-        "evaluate-agent", help="measure what learned thresholds are worth in real runs", add_help=False
+        "evaluate-agent", help="compare learned thresholds with others in real runs", add_help=False
     )
     settings_options(command)
     command.add_argument(
         "--agent",
         metavar="AGENT",
-        help="a name or file (auto: what ships), or one per condition: aware=FILE,noniid-discard=FILE",
+        help="a name or file (auto: the shipped one), or one per condition: aware=FILE,noniid-discard=FILE",
     )
     command.add_argument(
         "--quick", action="store_true", help="one seed and few policies in the main condition"
@@ -39,9 +39,9 @@ def add(commands: Any) -> None:
     command.add_argument("--dynamics", help="static, fluctuating or both with a comma")
     command.add_argument(
         "--choice-seeds",
-        help="seeds to choose the best fixed threshold on (100,101,102); none: those reported",
+        help="seeds to choose the best fixed threshold on (100,101,102); none: the reported seeds",
     )
-    command.add_argument("--finished", action="store_true", help="run nothing, tell what is finished")
+    command.add_argument("--finished", action="store_true", help="run nothing, report the finished runs")
     cells_options(command)
     command.set_defaults(call=_evaluate)
 
@@ -98,7 +98,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _list_of_seeds(text: str) -> list[int]:
-    """Return the seeds that are listed: a single number is one of them, and not how many."""
+    """Return the listed seeds; a single number is a seed, not a count."""
     if text == "none":
         return []
     listed = seeds(text)
@@ -106,7 +106,7 @@ def _list_of_seeds(text: str) -> list[int]:
 
 
 def _check_data(cell: Cell) -> None:
-    """Say at once, and only once, that the data is missing."""
+    """Report missing data once, before any run starts."""
     from hiflash.data import load
 
     data = cell.config.data
@@ -117,7 +117,7 @@ def _check_data(cell: Cell) -> None:
 
 
 def _measured(plan: Plan, cells: list[Cell], results: list[Result]) -> Evaluation:
-    """Return the evaluation; measuring what each edge got takes about half a second for every run, once."""
+    """Return the evaluation; the first time, measuring the edges takes about half a second per run."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""`hiflash methods`: every method and the parts it is made of."""
+"""`hiflash methods`: every method and its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["add"]
 
 def add(commands: Any) -> None:
     """Add the command."""
-    command = commands.add_parser("methods", help="list the methods and the parts each is made of")
+    command = commands.add_parser("methods", help="list the methods and their parts")
     command.add_argument("--json", action="store_true", help="print one JSON object")
     command.set_defaults(call=_methods)
 

@@ -1,4 +1,4 @@
-"""`hiflash run`: one method, begun or resumed."""
+"""`hiflash run`: start or resume one run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace) -> int:
         extra = sorted(set(options.settings) - {"workers", "executor", "ray.address"})
         if extra or options.config:
             raise ConfigError(
-                f"--resume goes on with the run as it was; leave out {', '.join(extra) or options.config}"
+                f"--resume keeps the settings of the run; leave out {', '.join(extra) or options.config}"
             )
         path = Path(options.resume)
         name = path.name
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _free_name(runs: Path, config: Any) -> str:
-    """Return a name that says what runs and is not taken yet."""
+    """Return a free name with the method, data, partition and seed of a run."""
     parts = [config.method, config.data.name, f"s{config.seed}"]
     if config.method != "centralized":
         parts.insert(2, config.data.partition)

@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
         metavar="KEY=VALUE,VALUE,...",
         help="a setting and its values; may be given several times; a list is one value: [1,2]",
     )
-    command.add_argument("--by", help="what the table is sorted by (communications; best_accuracy, ...)")
+    command.add_argument("--by", help="sort key of the table (communications; best_accuracy, ...)")
     cells_options(command)
     command.set_defaults(call=_sweep)
 

@@ -1,4 +1,4 @@
-"""`hiflash train-agent`: learns a threshold policy in the environment, begun or gone on with."""
+"""`hiflash train-agent`: starts or resumes the training of a threshold agent."""
 
 from __future__ import annotations
 
@@ -16,19 +16,27 @@ __all__ = ["add"]
 def add(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser(
-        "train-agent", help="train an agent that decides thresholds", add_help=False
+        "train-agent", help="train an agent that chooses thresholds", add_help=False
     )
     settings_options(command)
     command.add_argument("--episodes", type=int, default=150, help="runs to learn from (150)")
     command.add_argument(
-        "--network", choices=("shared", "paper"), default="shared", help="any number of edges, or the paper's"
+        "--network",
+        choices=("shared", "paper"),
+        default="shared",
+        help="shared: for any number of edges; paper: for this number only",
     )
-    command.add_argument("--surrogate", default="auto", metavar="FILE", help="from hiflash calibrate")
+    command.add_argument(
+        "--surrogate",
+        default="auto",
+        metavar="FILE",
+        help="file of hiflash calibrate (auto: the shipped one)",
+    )
     command.add_argument(
         "--fidelity",
         choices=("surrogate", "real"),
         default="surrogate",
-        help="what training is: fast, or true",
+        help="surrogate (fast) or real training",
     )
     command.add_argument(
         "--dynamics",
@@ -37,7 +45,10 @@ def add(commands: Any) -> None:
         help="resources while training",
     )
     command.add_argument(
-        "--reward", choices=("progress", "paper"), default="progress", help="paid for progress too, or not"
+        "--reward",
+        choices=("progress", "paper"),
+        default="progress",
+        help="progress: also reward progress; paper: costs only",
     )
     command.set_defaults(call=_train)
 

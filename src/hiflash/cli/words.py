@@ -13,10 +13,10 @@ __all__ = ["agent_setting", "seeds", "settings_options", "split", "value", "valu
 
 
 def settings_options(command: argparse.ArgumentParser) -> None:
-    """Give a command what all have that take settings: a file, a name, a folder, JSON and help."""
+    """Add the options of all commands with settings: file, name, folder, JSON and help."""
     command.set_defaults(takes_settings=True)
     command.add_argument("config", nargs="?", help="a TOML file with settings")
-    # Not argparse's own: it also lists the settings, and only then is the configuration imported.
+    # Instead of argparse's own, because this help lists the settings too, and only it imports them.
     command.add_argument("-h", "--help", action="store_true", dest="help_keys", help="show this help")
     command.add_argument("--name", help="name of the folder the run is saved in")
     command.add_argument("--runs", default="runs", metavar="FOLDER", help="where runs are saved (runs)")
@@ -24,7 +24,7 @@ def settings_options(command: argparse.ArgumentParser) -> None:
 
 
 def agent_setting(options: argparse.Namespace, brings: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the settings with what `--agent` stands for: a path that is right from any folder, and more."""
+    """Return the settings with those of `--agent`: its absolute path, and the settings `brings`."""
     from hiflash.agents import from_anywhere
 
     if options.agent is None:
@@ -37,7 +37,7 @@ def agent_setting(options: argparse.Namespace, brings: Mapping[str, str] | None 
 
 
 def split(words: Sequence[str], command: argparse.ArgumentParser) -> tuple[list[str], dict[str, Any]]:
-    """Return the words that are the command's own, and every other `--key value` as a setting."""
+    """Return the words of the command's own options, and every other `--key value` as a setting."""
     own = {name: action for action in command._actions for name in action.option_strings}
     options: list[str] = []
     settings: dict[str, Any] = {}
@@ -61,8 +61,8 @@ def split(words: Sequence[str], command: argparse.ArgumentParser) -> tuple[list[
 
 
 def value(text: str) -> Any:
-    """Return a word as TOML would read it, with bare words and lists without brackets allowed."""
-    if text in ("inf", "nan"):  # numbers in TOML, words in a configuration: cloud.threshold = "inf"
+    """Return a word read as TOML; bare words and lists without brackets are allowed too."""
+    if text in ("inf", "nan"):  # TOML reads numbers, a configuration words: cloud.threshold = "inf"
         return text
     for attempt in (text, f"[{text}]") if "," in text else (text,):
         try:
@@ -73,7 +73,7 @@ def value(text: str) -> Any:
 
 
 def values(text: str) -> list[Any]:
-    """Return what commas separate, each read like `value`; commas in brackets belong to a list.
+    """Return the values between commas, each read by `value`; commas in brackets belong to a list.
 
     >>> values("1,[1,2],inf")
     [1, [1, 2], 'inf']
@@ -89,7 +89,7 @@ def values(text: str) -> list[Any]:
 
 
 def seeds(text: str) -> int | list[int]:
-    """Return how many seeds, or which."""
+    """Return the number of seeds, or the list of seeds."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:

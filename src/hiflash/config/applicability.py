@@ -1,4 +1,4 @@
-"""Which settings mean something beside which others: one that does nothing is an error, not a surprise."""
+"""Which settings apply together: a setting without effect is an error, not a surprise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Need = tuple[str, tuple[Any, ...]]  # another key, and the values that it may ha
 
 
 def _threshold_needs() -> dict[str, tuple[Need, ...]]:
-    """Return what the keys need that thresholds declare: one that uses them."""
+    """Return the needs of the keys that thresholds declare: a threshold that reads them."""
     parts = THRESHOLDS.values()
     return {
         f"cloud.{name}": (ASYNC,) if key.anywhere else (ASYNC, ("cloud.threshold", readers(parts, name)))
@@ -75,11 +75,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     **_threshold_needs(),
     "cloud.enforce": (ASYNC,),
 }
-"""What each key needs to mean something. A key that is not here always does."""
+"""The needs of each key. A key that is not listed always applies."""
 
 
 def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
-    """Return why a key means nothing among these (complete, dotted) settings, empty if it does."""
+    """Return why a key has no effect among these (complete, dotted) settings; empty if it has one."""
     for other, values in NEEDS.get(key, ()):
         has = settings[other]
         if has in values or (other in BUILT_IN and isinstance(has, str) and has not in BUILT_IN[other]):

@@ -1,4 +1,4 @@
-"""What methods are made of, in words."""
+"""The parts of methods, in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["describe_method"]
 
 
 def describe_method(method: str) -> dict[str, str]:
-    """Return the parts that a method is made of, in words."""
+    """Return the parts of a method, in words."""
     config = Config(method=method)
     cloud, client, edge = config.cloud, config.client, config.edge
     if cloud.schedule == "centralized":

@@ -13,7 +13,7 @@ __all__ = ["keys_table", "thresholds_table"]
 
 
 def keys_table() -> str:
-    """Return every key with its default, what it allows and what it means, as a table in Markdown."""
+    """Return a Markdown table of all keys: default, allowed values and meaning."""
     rows = [
         (f"`{key}`", f"`{json.dumps(default)}`", allowed, about)
         for key, allowed, default, about in describe_keys()
@@ -22,7 +22,7 @@ def keys_table() -> str:
 
 
 def thresholds_table() -> str:
-    """Return every threshold, what it names and which keys it uses, as a table in Markdown."""
+    """Return a Markdown table of all thresholds: meaning and keys."""
     rows = [(f"`{part.name}`", part.about, _keys(part)) for part in THRESHOLDS.values()]
     return _table(("`cloud.threshold`", "What it names", "Keys"), rows)
 

@@ -1,7 +1,7 @@
-"""What a key of the configuration is made of: its type with bounds, its default and its meaning.
+"""Keys of the configuration: type with bounds, default and meaning.
 
-What a key allows is put into words from its type alone (`allowed`), so that errors, help and documents cannot
-contradict what is checked.
+`allowed` derives the allowed values in words from the type alone. So errors, help and documentation cannot
+contradict the check.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ __all__ = [
     "setting",
 ]
 
-HIDDEN = ("own",)  # stands for data and models that are passed in Python, and cannot be written in a file
+HIDDEN = ("own",)  # data and models that are passed in Python; a file cannot name them
 
 
 class Section(BaseModel):
-    """Keys that belong together; unknown ones and wrong types are errors."""
+    """Keys that belong together; unknown keys and wrong types are errors."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         strict=True,
         allow_inf_nan=False,
-        defer_build=True,  # help lists keys and checks none: it need not wait for the validators
+        defer_build=True,  # help lists keys and needs no validators
     )
 
 
 @dataclass(frozen=True, eq=False)
 class OneOf:
-    """A name out of a table of parts, which grows when users register their own."""
+    """A name from a table of parts; the table grows when users register their own."""
 
     table: Mapping[str, Any]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Return a check that the name is in the table now."""
+        """Return a validator that looks the name up at the time of the check."""
         return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
 
     def check(self, name: str) -> str:
-        """Return a name that is in the table."""
+        """Return the name, or raise if it is not in the table."""
         if name not in self.table:
             raise ValueError(name)
         return name
@@ -68,13 +68,13 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Words:
-    """Says what a type allows, where its bounds do not."""
+    """The allowed values of a type in words, where its bounds do not say them."""
 
     text: str
 
 
 def as_tuple(value: Any) -> Any:
-    """Return a list as a tuple, and anything else as it is."""
+    """Return a list as a tuple, and any other value unchanged."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -91,7 +91,7 @@ Factor = Annotated[float, Field(ge=0, le=1e6)]
 Share = Annotated[float, Field(gt=0, le=1)]
 ShareOpen = Annotated[float, Field(ge=0, lt=1)]
 Seconds = Annotated[float, Field(ge=1e-6, le=1e12)]
-# Seconds between two events of the simulation: with less it is busy with nothing else.
+# Seconds between two events of the simulation: below 1e-4 the simulator would do nothing else.
 Event = Annotated[float, Field(ge=1e-4, le=1e12)]
 Range = Annotated[
     tuple[float, float],
@@ -102,13 +102,13 @@ Range = Annotated[
 
 
 def setting(default: Any, about: str, *, allowed: str | None = None) -> Any:
-    """Return a key of a section: its default, what it is, and what a text may be."""
+    """Return a key of a section; `allowed` describes the values of a text."""
     extra: dict[str, Any] | None = None if allowed is None else {"allowed": allowed}
     return Field(default, description=about, json_schema_extra=extra)
 
 
 def field_of(key: Key) -> tuple[Any, Any]:
-    """Return a key that a part declares as a field of a section: its type, and its setting."""
+    """Return the key of a part as a field of a section: its type and its setting."""
     if key.kind is str:
         limits = Field(min_length=int(key.low or 0), max_length=None if key.high is None else int(key.high))
     else:
@@ -117,7 +117,7 @@ def field_of(key: Key) -> tuple[Any, Any]:
 
 
 def allowed(info: FieldInfo) -> str:
-    """Return in words what a key allows."""
+    """Return the allowed values of a key in words."""
     extra = info.json_schema_extra
     if isinstance(extra, dict) and "allowed" in extra:
         return str(extra["allowed"])
@@ -126,7 +126,7 @@ def allowed(info: FieldInfo) -> str:
 
 
 def _alternatives(kind: Any, limits: Sequence[Any] = ()) -> list[str]:
-    """Return in words each of the things that a type with limits allows."""
+    """Return the alternatives that a type with limits allows, each in words."""
     for limit in limits:
         if isinstance(limit, Words):
             return [limit.text]
@@ -177,7 +177,7 @@ def _unpacked(limits: Iterable[Any]) -> Iterable[Any]:
 
 
 def _short(number: float) -> str:
-    """Return a number as one would write it: 0.5, 100, 1e6, 1e-6."""
+    """Return a number in its usual short form: 0.5, 100, 1e6, 1e-6."""
     mantissa, _, exponent = f"{number:g}".partition("e")
     if not exponent and abs(number) >= 10_000:
         mantissa, _, exponent = f"{number:e}".partition("e")

@@ -43,7 +43,9 @@ class FederationSection(Section):
         "global", "LD_IID, the labels that a cluster should have"
     )
     capacity: Count | NoneOr = setting("none", "most clients of an edge")
-    reach: Count | Literal["all"] = setting("all", "edges that reach a client: those with its best bandwidth")
+    reach: Count | Literal["all"] = setting(
+        "all", "edges that a client can reach: the ones with its best bandwidths"
+    )
     classes_per_edge: Count = setting(5, "edge-noniid: classes that an edge holds")
     flat: bool = setting(False, "no edge tier: every client talks to the cloud itself")
 
@@ -58,18 +60,16 @@ class ClientSection(Section):
     lr_decay: Share = setting(0.99, "factor on the learning rate")
     lr_decay_steps: Count = setting(100, "a client's steps between two decays")
     mu: Factor = setting(0.0, "proximal term (FedProx)")
-    momentum: ShareOpen = setting(0.0, "of SGD, new in every task")
-    weight_decay: Factor = setting(0.0, "of SGD")
+    momentum: ShareOpen = setting(0.0, "SGD momentum, reset in every task")
+    weight_decay: Factor = setting(0.0, "SGD weight decay")
     batch_norm: Literal["average", "local"] = setting(
         "average", "local: every client keeps its own BatchNorm layers (FedBN)"
     )
-    clip_norm: Positive | NoneOr = setting(
-        "none", "the largest norm of a step's gradient; a longer one is shortened to it"
-    )
+    clip_norm: Positive | NoneOr = setting("none", "clip each step's gradient to this norm")
 
 
 class Aggregation(Section):
-    """How many models become one. The same rules serve edges and the synchronous cloud."""
+    """How a round's models become one, at an edge or at a synchronous cloud."""
 
     aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"] = setting(
         "mean", "how the models of a round become one (a cloud's only if it is synchronous)"
@@ -81,9 +81,7 @@ class Aggregation(Section):
         1, "krum: f, bad models to withstand; a round needs 2 f + 3"
     )
     krum_keep: Count = setting(1, "krum: best models to average, at most n - f - 2")
-    clip_norm: Positive | NoneOr = setting(
-        "none", "norm_clip: how far a model may move; what moved further is drawn back"
-    )
+    clip_norm: Positive | NoneOr = setting("none", "norm_clip: clip each model's change to this norm")
 
     def rule(self) -> Rule:
         """Return the rule that these keys describe."""
@@ -100,26 +98,24 @@ class EdgeSection(Aggregation):
     redraw: Literal["setup", "grant"] = setting("setup", "when H is drawn")
     clients_per_round: Count | Literal["all"] = setting("all", "clients drawn for each edge round")
     deadline_s: Seconds | NoneOr = setting("none", "virtual seconds after which a round closes")
-    quorum: Share = setting(0.5, "share of a round's clients that must have delivered something usable")
+    quorum: Share = setting(0.5, "share of a round's clients that must deliver a usable model")
 
 
 class _CloudKeys(Aggregation):
-    """The keys of the cloud before those that thresholds declare."""
+    """The keys of the cloud without the keys that thresholds declare."""
 
     schedule: Literal["async", "sync", "centralized"] = setting(
-        "async", "mix what arrives at once, or average whole rounds"
+        "async", "mix each model on arrival, or average whole rounds"
     )
     participants: Count = setting(10, "sync: edges (or flat clients) drawn for a round")
     selection: Literal["uniform", "tiers"] = setting(
-        "uniform", "sync: draw from all alike, or from one latency tier (TiFL)"
+        "uniform", "sync: draw from all, or from one latency tier (TiFL)"
     )
     tiers: Count = setting(5, "selection tiers: how many latency tiers")
-    tier_interval: Count = setting(20, "selection tiers: rounds between two looks at the tiers' accuracies")
+    tier_interval: Count = setting(20, "selection tiers: rounds between two evaluations of the tiers")
     deadline_s: Seconds | NoneOr = setting("none", "sync: virtual seconds until a round closes")
-    quorum: Share = setting(0.5, "sync: share of a round that must have delivered something usable")
-    concurrency: Count | NoneOr = setting(
-        "none", "async: most edges (or flat clients) that run at the same time"
-    )
+    quorum: Share = setting(0.5, "sync: share of a round that must deliver a usable model")
+    concurrency: Count | NoneOr = setting("none", "async: most edges (or flat clients) at the same time")
     mixing: Annotated[str, OneOf(MIXINGS)] = setting(
         "interpolate",
         "async: move towards the edge model, add its change, add changes in groups (FedBuff), or weight "
@@ -136,8 +132,8 @@ class _CloudKeys(Aggregation):
     hinge: Annotated[tuple[Factor, Factor], BeforeValidator(as_tuple)] = setting(
         (10.0, 4.0), "weighting hinge: [a, b] in the factor 1 up to d = b, then 1 / (a (d - b) + 1)"
     )
-    momentum: ShareOpen = setting(0.0, "mixing delta: of the changes")
-    buffer: Count = setting(10, "mixing buffer: K, updates that are added up")
+    momentum: ShareOpen = setting(0.0, "mixing delta: momentum of the changes")
+    buffer: Count = setting(10, "mixing buffer: K, updates in one group")
     threshold: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, OneOf(THRESHOLDS)] = setting(
         "random", "async: how stale an upload may be, or the policy that decides it"
     )
@@ -160,8 +156,10 @@ else:
 class CloudSection(_ThresholdKeys):
     """How the cloud schedules edges and takes in their models."""
 
-    enforce: Literal["admit", "discard", "cancel"] = setting("admit", "async: what a threshold does")
-    norm_bound: Positive | NoneOr = setting("none", "refuse updates that moved further")
+    enforce: Literal["admit", "discard", "cancel"] = setting(
+        "admit", "async: how a threshold is enforced (docs/glossary.md)"
+    )
+    norm_bound: Positive | NoneOr = setting("none", "refuse updates whose change has a larger norm")
 
 
 class AttackSection(Section):
@@ -170,5 +168,5 @@ class AttackSection(Section):
     kind: Literal["none", "sign_flip", "noise", "label_flip", "scale", "nan"] = setting(
         "none", "what malicious clients send or learn instead"
     )
-    share: Share = setting(0.2, "share of all clients, drawn once")
+    share: Share = setting(0.2, "share of clients that are malicious, drawn once")
     scale: Positive = setting(10.0, "factor on the change (sign_flip, scale), deviation of the noise")

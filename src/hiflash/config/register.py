@@ -14,7 +14,7 @@ __all__ = ["register_method"]
 
 
 def register_method(name: str, about: str, settings: Mapping[str, Any], *, replace: bool = False) -> None:
-    """Let `method = name` stand for these settings; wrong ones are refused here and now.
+    """Let `method = name` stand for these settings; wrong settings raise an error at once.
 
     `replace` allows a name that you registered before.
     """

@@ -1,4 +1,4 @@
-"""Rules between keys: small functions that return what is wrong with a configuration, or nothing."""
+"""Rules between keys: each is a small function that returns a problem, or None."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["broken_rules"]
 
-MOBILE_PAIRS = 500_000_000  # 4 GB of paths
+MOBILE_PAIRS = 500_000_000  # client-edge pairs: 4 GB of paths
 BY_LABELS = ("heterogeneity", "data", "edge-iid", "edge-noniid")
 BY_REACH = ("heterogeneity", "data")
 
 
 def broken_rules(config: Config) -> list[str]:
-    """Return everything that does not fit together in a configuration whose keys are right one by one."""
+    """Return the problems between the keys of a configuration; each key by itself is valid."""
     return [problem for rule in RULES if (problem := rule(config))]
 
 
@@ -84,7 +84,7 @@ def _cloud_can_aggregate(config: Config) -> str | None:
 
 
 def _can_aggregate(section: Aggregation, where: str, most: int, what: str) -> str | None:
-    """Return what is wrong with the rule of a section in which at most so many models meet."""
+    """Return the problem of an aggregation rule that gets at most `most` models."""
     if section.aggregate == "norm_clip" and section.clip_norm == "none":
         return f'{where}.aggregate = "norm_clip" needs {where}.clip_norm, a number > 0'
     least = section.rule().least
@@ -96,11 +96,11 @@ def _can_aggregate(section: Aggregation, where: str, most: int, what: str) -> st
     )
 
 
-def _somebody_attacks(config: Config) -> str | None:
+def _attack_has_clients(config: Config) -> str | None:
     share, clients = config.attack.share, config.federation.clients
     if config.attack.kind == "none" or share * clients >= 0.5:
         return None
-    return f"attack.share = {share} of federation.clients = {clients} is nobody"
+    return f"attack.share = {share} of federation.clients = {clients} is less than one client; raise it"
 
 
 def _flat_means_one_round(config: Config) -> str | None:
@@ -129,7 +129,7 @@ def _tier_mixing_has_tiers(config: Config) -> str | None:
 
 
 def _threshold_accepts(config: Config) -> str | None:
-    """Return what the threshold itself finds wrong."""
+    """Return the problem that the threshold itself reports."""
     part = THRESHOLDS.get(str(config.cloud.threshold))
     return part.problem(config) if part and part.problem else None
 
@@ -143,7 +143,7 @@ def _topk_is_used(config: Config) -> str | None:
 def _slow_edge_stays(config: Config) -> str | None:
     if not _mobile(config) or config.resources.slow_edge == 1:
         return None
-    return "resources.slow_edge is for clusters that stay as they are; leave out mobility.*"
+    return "resources.slow_edge needs fixed clusters; leave out mobility.*"
 
 
 def _paths_of_mobile_clients_fit_in_memory(config: Config) -> str | None:
@@ -162,24 +162,21 @@ def _mobile_clients_have_places(config: Config) -> str | None:
     if not _mobile(config) or federation.flat or federation.association != "latency":
         return None
     return (
-        f"mobility.* is for edges that are places, and the tiers of {config.method} "
-        '(federation.association = "latency") are none; leave it out or use another association'
+        f"mobility.* needs edges at places, and the edges of {config.method} are latency tiers "
+        '(federation.association = "latency"); leave it out or use another association'
     )
 
 
 def _no_data_no_training(config: Config) -> str | None:
     if config.data.name != "none" or config.trainer == "none":
         return None
-    return 'data.name = "none" needs trainer = "none": nothing can be trained on no data'
+    return 'data.name = "none" needs trainer = "none": there is no data to train on'
 
 
 def _centralized_trains(config: Config) -> str | None:
     if config.cloud.schedule != "centralized" or config.trainer != "none":
         return None
-    return (
-        f'trainer = "none" trains nothing, and {config.method} is nothing but training; '
-        "use another trainer or method"
-    )
+    return f'trainer = "none" trains nothing, and {config.method} only trains; use another trainer or method'
 
 
 def _a_run_ends(config: Config) -> str | None:
@@ -194,7 +191,7 @@ def _mobile(config: Config) -> bool:
 
 
 def _units(config: Config) -> str:
-    """Return the key that says how many talk to the cloud, and its value."""
+    """Return the key that counts the peers of the cloud, and its value."""
     return f"{'federation.clients' if config.federation.flat else 'federation.edges'} ({config.units})"
 
 
@@ -205,7 +202,7 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _reach_limits_an_association,
     _enough_participants,
     _edge_can_aggregate,
-    _somebody_attacks,
+    _attack_has_clients,
     _cloud_can_aggregate,
     _flat_means_one_round,
     _tiers_have_members,

@@ -1,4 +1,4 @@
-"""The sections that say what a run is made on: resources, links, data, model, and when it ends."""
+"""The sections for the surroundings of a run: resources, links, data, model, and its end."""
 
 from __future__ import annotations
 
@@ -42,24 +42,28 @@ class ResourcesSection(Section):
     snr_db: Annotated[float, Field(ge=-50, le=100)] = setting(17.0, "signal-to-noise ratio")
     slot_s: Event = setting(0.05, "length of a scheduling slot in virtual seconds")
     slow_edge: Annotated[float, Field(ge=1, le=1e6)] = setting(
-        1.0, "how many times as long everything takes at edge 0: a straggler to study"
+        1.0, "factor on all times of edge 0: a straggler to study"
     )
-    fluctuation: Literal["off", "on"] = setting("off", "resources move every virtual second")
+    fluctuation: Literal["off", "on"] = setting("off", "resources change every virtual second")
     fluctuation_rho: ShareOpen = setting(0.95, "persistence from second to second")
     fluctuation_spread: Annotated[float, Field(ge=0, le=3)] = setting(0.3, "standard deviation of the log")
 
 
 class WanSection(Section):
-    """The way between edge and cloud. `wan = "off"` takes no time, as in the paper."""
+    """The link between edge and cloud. With `wan = "off"` it takes no time, as in the paper."""
 
-    link: Literal["on", "off"] = setting("on", "whether the way to the cloud takes time")
+    link: Literal["on", "off"] = setting("on", "whether transfers to and from the cloud take time")
     rtt_ms: Range = setting((50.0, 250.0), "round-trip time of an edge")
     bandwidth_mbps: Range = setting((10.0, 100.0), "bandwidth of an edge")
     jitter: Annotated[float, Field(ge=0, le=3)] = setting(0.25, "log-normal spread of transfer times")
-    upload: Literal["none", "fp16", "int8", "topk"] = setting("none", "compression of what the cloud is sent")
-    download: Literal["none", "fp16", "int8", "topk"] = setting("none", "compression of what the cloud sends")
+    upload: Literal["none", "fp16", "int8", "topk"] = setting(
+        "none", "compression of models on the way to the cloud"
+    )
+    download: Literal["none", "fp16", "int8", "topk"] = setting(
+        "none", "compression of models on the way from the cloud"
+    )
     topk: Annotated[float, Field(gt=0, le=0.5)] = setting(
-        0.01, "topk: share of the values that is sent, each with its index"
+        0.01, "topk: share of the values that are sent, each with its index"
     )
 
 
@@ -72,12 +76,12 @@ class MobilitySection(Section):
     absent: ShareOpen = setting(0.0, "share of clients that are absent at the start")
     repair_s: Event | NoneOr = setting("none", "virtual seconds between two repairs of the association")
     switching_cost: Annotated[float, Field(ge=0, le=1e12)] = setting(
-        10.0, "ms of association cost that changing edges must save"
+        10.0, "ms of association cost that a change of edge must save"
     )
 
     @property
     def active(self) -> bool:
-        """Return whether anything happens at all."""
+        """Return whether any client moves, joins, leaves or is absent, or repairs are due."""
         rates = (self.moves_per_s, self.joins_per_s, self.leaves_per_s, self.absent)
         return any(rates) or self.repair_s != "none"
 
@@ -101,7 +105,7 @@ class StopSection(Section):
 
 
 class DataSection(Section):
-    """What is learned, and who holds which part of it."""
+    """The dataset, and its partition over the clients."""
 
     name: Literal["mnist5k", "mnist", "cifar10", "femnist", "none", "own"] = setting(
         "mnist5k", 'dataset; none goes with trainer = "none"'
@@ -112,13 +116,13 @@ class DataSection(Section):
         allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "writer", ...',
     )
     dir: Annotated[str, Field(max_length=4096)] = setting(
-        "", "where datasets lie (or HIFLASH_DATA)", allowed="a folder"
+        "", "folder with the datasets (or HIFLASH_DATA)", allowed="a folder"
     )
     augment: bool = setting(False, "random crops and flips while training")
 
 
 class ModelSection(Section):
-    """What is trained."""
+    """The model."""
 
     name: Literal["auto", "lenet", "femnist_cnn", "resnet", "resnet18", "own"] = setting(
         "auto", "model; auto takes the dataset's"
@@ -126,19 +130,19 @@ class ModelSection(Section):
 
 
 class CostSection(Section):
-    """Weights of the total cost beside time."""
+    """Weights of computing and sending in the total cost; time has weight 1."""
 
     compute_weight: Factor = setting(1.0, "sigma1, weight of computing")
     send_weight: Factor = setting(1.0, "sigma2, weight of sending")
 
 
 class RaySection(Section):
-    """Which Ray the executor `ray` uses."""
+    """The Ray cluster of the executor `ray`."""
 
     address: Annotated[
         str, Field(pattern=r"^(local|auto|[A-Za-z0-9._-]{1,253}:[0-9]{1,5})$", max_length=260)
     ] = setting(
         "local",
-        "executor ray: start one here, or join one that runs",
+        "executor ray: start a cluster here (local), or join a running one",
         allowed='"local", "auto" or "host:port"',
     )

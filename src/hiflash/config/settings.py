@@ -20,14 +20,14 @@ PLANS = (
     "compare",
     "sweep",
     "evaluate_agent",
-)  # sections of a file that say which runs to make, not what a run is
+)  # sections of a file that list runs, and are not settings of one
 MOST_BYTES = 1024 * 1024  # of a file with settings
 
 RENAMED = {"engine": "executor", "parts": "indices"}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the contents of a TOML file, or say where it is wrong."""
+    """Return the contents of a TOML file, or raise an error that says where it is wrong."""
     try:
         return tomllib.loads(_content(path).decode())
     except FileNotFoundError:
@@ -39,31 +39,31 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _content(path: Path) -> bytes:
-    """Return what is in a file, unless it is a folder, a device or a pipe, which may have no end."""
+    """Return the bytes of a regular file; a device or a pipe may have no end."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise ConfigError(f"{path} is not a file; give the path of a TOML file")
     if about.st_size > MOST_BYTES:
         raise ConfigError(
-            f"{path} has {about.st_size:,} bytes, and a file with settings at most {MOST_BYTES:,}; "
+            f"{path} has {about.st_size:,} bytes, and a file with settings has at most {MOST_BYTES:,}; "
             "give the path of a TOML file"
         )
     return path.read_bytes()
 
 
 def read_settings(path: Path | str | None) -> dict[str, Any]:
-    """Return the settings of a TOML file as dotted keys; none without a file."""
+    """Return the settings of a TOML file as dotted keys; without a file there are none."""
     raw = read_toml(Path(path)) if path else {}
     return flatten({key: value for key, value in raw.items() if key not in PLANS})
 
 
 def hiflash_settings(path: Path | str | None, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the settings of a file, with others on top, for hiflash unless one of them names a method."""
+    """Return the settings of a file with others on top; the method is hiflash unless they name one."""
     return {"method": "hiflash", **read_settings(path), **flatten(settings or {})}
 
 
 def read_plan(path: Path | str | None, name: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Return the section of a TOML file that says which runs `name` makes, if it has one."""
+    """Return the section `name` of a TOML file, which lists runs; empty if it is missing."""
     plan = read_toml(Path(path)).get(name, {}) if path else {}
     if not isinstance(plan, dict):
         raise ConfigError(f"{name} must be a section [{name}], got {_shown(plan)} ({path})")
@@ -109,7 +109,7 @@ def explain(
 ) -> list[str]:
     """Return one sentence per wrong key: what is allowed, what it got, where, and the default.
 
-    `known` maps every key to what it allows and its default, `sources` a key to where its value came from.
+    `known` maps every key to its allowed values and its default, `sources` a key to the origin of its value.
     """
     sections = {key.split(".")[0] for key in known if "." in key}
     problems: dict[str, str] = {}

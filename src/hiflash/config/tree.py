@@ -1,7 +1,7 @@
 """The configuration: a frozen tree with the paper's defaults, from TOML, the command line or Python.
 
-A method is a recipe of settings (`methods.recipes`) and a dataset brings a few of its own; what the user
-gives wins over both. Every error names the key, what it got, where that came from and what is allowed.
+A method is a recipe of settings (`methods.recipes`), and a dataset brings a few of its own. The user's
+settings win over both. Every error names the key, its value, the origin of the value and the allowed values.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Config(Section):
         return self._layered(self._given, overrides, "the configuration") if overrides else self
 
     def with_random_thresholds(self) -> Self:
-        """Return this configuration with thresholds that need no agent; what only others need goes too."""
+        """Return this configuration with random thresholds, without the keys of its own threshold."""
         settings = {**flatten(self.model_dump(mode="json")), "cloud.threshold": "random"}
         given = {key: value for key, value in self._given.items() if not out_of_place(key, settings)}
         return type(self)(**nest({**given, "cloud.threshold": "random"}))
@@ -115,7 +115,7 @@ class Config(Section):
             above.get(name, below.get(name)) != below.get(name) for name in ("method", "data.name")
         )
         if switched and below:
-            # What the old method or dataset would have given anyway was no choice, and must not stick.
+            # Values that the old method or dataset implied were not the user's choice: drop them.
             usual = _usual(below)
             below = {k: v for k, v in below.items() if k in ("method", "data.name") or usual.get(k) != v}
         sources = {key: where for key in below if key not in above}
@@ -141,7 +141,7 @@ class Config(Section):
 
     @property
     def units(self) -> int:
-        """Return how many talk to the cloud: edges, or clients where there are no edges."""
+        """Return the number of peers of the cloud: edges, or clients in a flat method."""
         return self.federation.clients if self.federation.flat else self.federation.edges
 
     def settings(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Config(Section):
             if head and head[0] != section:
                 section = head[0]
                 lines += ["", f"[{section}]"]
-            # Not with JSON's pairs of surrogates, which TOML does not know; DEL is all it forbids beside.
+            # No \u surrogate pairs as in JSON: TOML has none. Besides, TOML forbids only a raw DEL.
             text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
             lines.append(f"{name} = {text}")
         return "\n".join(lines) + "\n"
@@ -174,12 +174,12 @@ class Config(Section):
         return {key: value for key, value in self.settings().items() if key not in free}
 
     def digest(self) -> str:
-        """Return a short hash of what decides the results."""
+        """Return a short hash of the decisive settings."""
         return hashlib.sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
-    """Return the keys that mean nothing to a method with these settings."""
+    """Return the keys without effect in a method with these settings."""
     settings = {**_defaults(), **METHODS[method].settings, **given, "method": method}
     no_edges = ("edge.edge_rounds", "edge.redraw", "edge.clients_per_round")
     out = {key for key in settings if out_of_place(key, settings)}
@@ -187,7 +187,7 @@ def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
 
 
 def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the method and the dataset among the given ones bring."""
+    """Return the defaults, with the settings of the given dataset and method on top."""
     method, dataset = given.get("method", "hifl"), given.get("data.name", "mnist5k")
     recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
     defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
@@ -200,7 +200,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
-    """Yield key, what is allowed, default and meaning of every setting."""
+    """Yield key, allowed values, default and meaning of every setting."""
     for name, info in Config.model_fields.items():
         kind = info.annotation
         if isinstance(kind, type) and issubclass(kind, Section):

@@ -20,12 +20,12 @@ from hiflash.train.models import FlatModel
 
 __all__ = ["DdqnSettings", "Learner", "Transition", "double_q_target", "smoothing", "td_update"]
 
-DRAWS = 1024  # random numbers for so many explorations come from one stream, which costs as much as one
+DRAWS = 1024  # explorations whose random numbers come from one stream: opening one is slow
 
 
 @dataclass(frozen=True)
 class DdqnSettings:
-    """How to learn; steps of exploration are decisions, those of the target network are gradient steps."""
+    """How to learn. `epsilon_steps` counts decisions, `copy_every` counts gradient steps."""
 
     gamma: float = 0.99
     lr: float = 1e-3
@@ -38,8 +38,8 @@ class DdqnSettings:
     epsilon_steps: int = 10_000
     clip_norm: float = 10.0
     huber: bool = False
-    averaging: float = 0.0  # what an average of the online network keeps of itself at every step
-    smooth: float = 0.0  # how much neighbouring actions, the first apart, are held to the same value
+    averaging: float = 0.0  # decay of the running average of the online network, per gradient step
+    smooth: float = 0.0  # weight of the penalty on value differences of neighbouring thresholds
 
 
 def double_q_target(
@@ -49,7 +49,7 @@ def double_q_target(
     next_online: Weights,
     next_target: Weights,
 ) -> Weights:
-    """Return what the values should have been: `R + gamma^n (1 - terminated) Q'(s', argmax_a Q(s', a))`.
+    """Return the targets of a batch: `R + gamma^n (1 - terminated) Q'(s', argmax_a Q(s', a))`.
 
     `discounts` are gamma^n. The online network chooses the next action, the target network values it.
     """
@@ -63,7 +63,7 @@ def td_update(
 ) -> tuple[float, Weights]:
     """Return the loss of a batch, `mean (Y - Q(s, a))^2`, and its gradient in all values.
 
-    Huber's loss is `d^2 / 2` for errors up to 1 and `|d| - 1/2` beyond, so that none pulls harder than 1.
+    Huber's loss is `d^2 / 2` for errors up to 1 and `|d| - 1/2` beyond, so no gradient exceeds 1.
     """
     rows = np.arange(len(actions))
     error = values[rows, actions] - targets
@@ -79,8 +79,8 @@ def td_update(
 def smoothing(values: Weights, weight: float) -> Weights:
     """Return the gradient of `weight * mean sum_k (Q_(k+1) - Q_k)^2` over all actions but the first.
 
-    Neighbouring thresholds mostly do the same. Of many noisy values of one thing the largest is too large,
-    and wins against the one value of refusing, for no reason.
+    Neighbouring thresholds have nearly the same true value. Their estimates are noisy, so the largest of
+    them is too high, and would beat the single estimate for refusing by chance.
     """
     step = 2 * weight / len(values) * np.diff(values[:, 1:], axis=1)
     gradient = np.zeros_like(values)
@@ -92,12 +92,12 @@ def smoothing(values: Weights, weight: float) -> Weights:
 class Learner:
     """An online network that learns from a replay memory, towards a target network that follows it.
 
-    `explore` chooses, `observe` remembers, `learn` takes a gradient step when one is due. Same seed, same
-    transitions: same network.
+    `explore` chooses, `observe` remembers, `learn` takes a gradient step when one is due. The same seed and
+    the same transitions give the same network.
     """
 
     def __init__(self, network: nn.Module, width: int, settings: DdqnSettings, seed: int) -> None:
-        torch.set_num_threads(1)  # two are slower on matrices this small, and add up in another order
+        torch.set_num_threads(1)  # two are slower on small matrices, and change the order of sums
         self.network = network
         self.settings = settings
         self.seed = seed
@@ -106,13 +106,13 @@ class Learner:
         self.memory = Replay(settings.memory, width)
         self._model = FlatModel(network, torch.device("cpu"))
         self._target = FlatModel(copy.deepcopy(network), torch.device("cpu"))
-        # Views of what torch learns. One state is faster in numpy, a batch in torch.
+        # Numpy views of the torch weights: numpy is faster for one state, torch for a batch.
         self.spec = self._model.spec
         self.values = Forward(self.spec.split(self._model.values.numpy()))
         flat = nn.Parameter(self._model.values)
         flat.grad = self._model.gradient
         self._adam = torch.optim.Adam([flat], lr=settings.lr, fused=True)
-        # The optimizer makes these at its first step; made here, they are always there to be saved.
+        # Adam creates these at its first step. Created here, a snapshot before that step has them too.
         self._moments = {name: torch.zeros_like(flat) for name in ("exp_avg", "exp_avg_sq")}
         self._adam.state[flat] = {"step": torch.zeros(()), **self._moments}
         self._drawn: tuple[int, np.ndarray] = (-1, np.zeros((0, 2)))
@@ -120,15 +120,15 @@ class Learner:
 
     @property
     def epsilon(self) -> float:
-        """Return the share of decisions that are random now; it falls linearly from first to last."""
+        """Return the current share of random decisions; it falls linearly from first to last."""
         first, last = self.settings.epsilon
         done = min(1.0, self.decisions / self.settings.epsilon_steps)
         return first + (last - first) * done
 
     def explore(self, state: Weights, first: float | None = None) -> int:
-        """Return the best action by the online network or, with probability epsilon, any.
+        """Return the online network's best action or, with probability epsilon, a random one.
 
-        `first` is the probability that such a random action is the first; else it is like all others'.
+        `first` is the probability that a random action is action 0; by default all are equally likely.
         """
         block, place = divmod(self.decisions, DRAWS)
         if self._drawn[0] != block:
@@ -143,7 +143,7 @@ class Learner:
         return 0 if which < share else 1 + int((which - share) / (1 - share) * (len(values) - 1))
 
     def observe(self, transition: Transition) -> None:
-        """Remember what came of a decision."""
+        """Remember a decision and its consequence."""
         self.memory.add(transition)
 
     def learn(self) -> float | None:
@@ -176,19 +176,19 @@ class Learner:
         return loss
 
     def load(self, weights: Weights) -> None:
-        """Let the online network be this one."""
+        """Replace the weights of the online network."""
         self._model.load(weights)
 
     def slow_down(self, lr: float) -> None:
-        """Learn at another rate from now on."""
+        """Set the learning rate for the steps to come."""
         self._adam.param_groups[0]["lr"] = lr
 
     def weights(self) -> Weights:
-        """Return a copy of what the online network has learned, as one vector."""
+        """Return a copy of the online network's weights as one vector."""
         return self._model.weights()
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Return the whole state as arrays, from which learning goes on as if it had not stopped."""
+        """Return the whole state as arrays; learning restored from it continues unchanged."""
         return {
             "counts": np.array([self.decisions, self.steps]),
             "online": self.weights(),
@@ -204,7 +204,7 @@ class Learner:
         if state["online"].shape != (parameters,):
             raise RunError(
                 f"the network has {parameters} parameters, and the saved one {state['online'].size}; "
-                "use the settings that the training was begun with"
+                "use the settings of the first training"
             )
         self.memory.restore({name[7:]: array for name, array in state.items() if name.startswith("memory.")})
         self.decisions, self.steps = state["counts"].tolist()

@@ -28,22 +28,22 @@ __all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv"]
 
 State = npt.NDArray[np.float32]
 
-DISCOUNT = 0.95  # of one slot: a lease lasts five to ten, and what it does to others is over soon after
+DISCOUNT = 0.95  # per slot; a lease and its effect on other leases last little more than ten slots
 FIDELITIES = ("surrogate", "real")
 
 
 class StalenessEnv(gymnasium.Env[State, np.int64]):
-    """The cloud's scheduler: says how stale the edge that checks in may come back, or refuses it.
+    """The cloud's scheduler: a step sets the threshold of the edge that checks in, or refuses it.
 
     The state is that of `core.thresholds.observation`. The action is the threshold plus one, and 0 is a
-    refusal. The reward of a slot is `-sigma1 C_comp - sigma2 C_comm - 1`. Slots in which nobody checks in
-    pass by themselves; their rewards are added up with `discount`, and `info["slots"]` counts them. With
-    `one_decision_per_slot` a step is one slot, and its action does nothing if nobody checks in.
+    refusal. The reward of a slot is `-sigma1 C_comp - sigma2 C_comm - 1`. A step also passes through the
+    slots without a check-in: it adds up their rewards with `discount`, and `info["slots"]` counts them. With
+    `one_decision_per_slot` a step is one slot, and its action has no effect without a check-in.
 
     An episode terminates when the model reaches `stop.target` and is truncated after `max_slots` or when
-    another budget of the configuration is used up. Each one is a federation of its own: its seed is that of
-    `reset`, or else drawn. `fidelity` is `"surrogate"` (see `control.surrogate`) or `"real"`, where every
-    update that is not refused really trains.
+    another budget of the configuration is used up. Every episode has a federation of its own. Its seed is the
+    seed given to `reset`, or a random one. `fidelity` is `"surrogate"` (see `control.surrogate`) or `"real"`,
+    which trains the models.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012  # Gymnasium's own way
@@ -78,7 +78,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         self._highest = self.config.cloud.threshold_max + 1
         self.action_space = gymnasium.spaces.Discrete(self._highest + 1)
         self._federation: Federation | None = None
-        self._told = _Told()
+        self._policy = _ActionPolicy()
         self._over = True  # until the first reset
 
     def reset(
@@ -86,7 +86,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
     ) -> tuple[State, dict[str, Any]]:
         """Begin the run of a federation and return the state when its first edge checks in."""
         super().reset(seed=seed)
-        # Without a seed the next federation follows from the last; a seed itself is that of the simulator.
+        # Without a seed, Gymnasium's generator draws the next federation's.
         drawn = seed if seed is not None else int(self.np_random.integers(2**62))
         self._begin(self.config.with_settings({"seed": drawn}))
         self._slot, self._charged, self._over, self._evaluated = 0, 0.0, False, 0
@@ -94,7 +94,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         return self._state(), self._info(slots=0, admitted=False)
 
     def step(self, action: np.int64) -> tuple[State, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Answer the edge that checks in and let time pass until the next one does."""
+        """Answer the edge that checks in, and let time pass until the next check-in."""
         if self._over:
             raise gymnasium.error.ResetNeeded("no episode is under way; call reset()")
         if not (isinstance(action, (int, np.integer)) and 0 <= action <= self._highest):
@@ -105,7 +105,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         admitted = False
         if self._asked is not None:
             before = self.simulator.ledger.grants[self._asked]
-            self._told.threshold = int(action) - 1
+            self._policy.threshold = int(action) - 1
             self.session.advance()
             admitted = self.simulator.ledger.grants[self._asked] > before
         reward, slots = self._pass_time(answered=True)
@@ -114,16 +114,16 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         return self._state(), reward, reached, self._over and not reached, info
 
     def progress(self) -> float:
-        """Return how much of the way to the target the model has come; 1 if it is there."""
+        """Return the model's progress towards the target: 0 at the start, 1 at the target."""
         if self._learning is not None:
             return self._learning.progress(self.simulator.weights)
         return min(self._accuracy() / float(self.config.stop.target), 1.0)
 
     def prospect(self) -> float:
-        """Return the progress that is there once everything under way has arrived.
+        """Return the progress that the model will have once all running leases have uploaded.
 
-        It rises at a grant by what that will bring, less what it takes from the others by making them stale.
-        No state shows that: when an upload arrives, what it was worth depends on all that came before it.
+        A grant changes it by the gain of its own upload, minus the loss from making other uploads staler. So
+        it credits a decision at once. The progress at the arrival also depends on all grants in between.
         """
         learning, cloud, timelines = self._learning, self._cloud, self.simulator.timelines
         if learning is None:
@@ -163,13 +163,13 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
             evaluate = self._learning.evaluate
         assert isinstance(self.simulator.cloud, AsyncCloud)  # noqa: S101  # the configuration was checked
         self._cloud = self.simulator.cloud
-        self._cloud.policy = self._told
+        self._cloud.policy = self._policy
         goals = Goals(config.evaluate.every, float(config.stop.target))
         self.session = Session(self.simulator, evaluate, goals)
         self.simulator.start()
 
     def _pass_time(self, *, answered: bool = False) -> tuple[float, int]:
-        """Go on to the next decision or the end; return the reward until then and the slots that passed.
+        """Advance to the next decision or the end; return the reward and the number of slots on the way.
 
         `answered` says that the current slot has had its decision.
         """
@@ -197,7 +197,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
                 self.session.advance()
 
     def _nothing_at_the_boundary(self) -> bool:
-        """Return whether what happens next lies behind the beginning of the current slot."""
+        """Return whether the next event comes after the beginning of the current slot."""
         return self.simulator.heap[0][0] > self._now() + 1e-9
 
     def _now(self) -> float:
@@ -221,36 +221,36 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         return evaluations[-1]["accuracy"] if evaluations else 0.0
 
 
-class _Told(Stateful):
-    """The policy that does what it is told."""
+class _ActionPolicy(Stateful):
+    """A policy that returns the threshold of the last action."""
 
     def __init__(self) -> None:
         self.threshold = REFUSE
 
     def decide(self, view: CloudView, edge: int) -> float:
-        """Return the threshold that was told last."""
+        """Return the threshold of the last action."""
         return self.threshold
 
 
 def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) -> Config:
-    """Return a configuration whose thresholds are somebody else's business, if it has any."""
+    """Return a configuration for staleness control, with its own threshold policy taken out."""
     if not isinstance(config, Config):
         path, settings = (None, config) if isinstance(config, Mapping) else (config, None)
         config = Config.load(None, hiflash_settings(path, settings))
     if config.cloud.schedule != "async" or config.federation.flat:
         raise ConfigError(
-            f"staleness control is for asynchronous methods with edges, and {config.method} is none; "
+            f"staleness control is for asynchronous methods with edges, and {config.method} is not one; "
             "use hiflash or hifl"
         )
     if config.stop.target == "none" or config.trainer == "none":
         raise ConfigError(
-            'staleness control needs something to reach: set stop.target, and no trainer "none"'
+            'staleness control needs a target and training: set stop.target, and a trainer other than "none"'
         )
     return config.with_random_thresholds()
 
 
 def _quiet(*_: Any) -> None:
-    """Take note of nothing."""
+    """Ignore an event."""
 
 
 gymnasium.register("hiflash/Staleness-v0", entry_point="hiflash.control.environment:StalenessEnv")

@@ -1,4 +1,4 @@
-"""The Q-networks in torch, for learning; `core.thresholds.agent` has the same in numpy, for acting."""
+"""The Q-networks in torch, for learning. `core.thresholds.agent` has them in numpy, for acting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Mlp", "Shared", "make_agent", "q_network"]
 
 
 class Mlp(nn.Module):
-    """Linear layers with a ReLU between each two: the paper's network is `Mlp((5 * M, 50, 30, A))`."""
+    """Linear layers with ReLU between them: the paper's network is `Mlp((5 * M, 50, 30, A))`."""
 
     def __init__(self, sizes: Sequence[int], seed: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Mlp(nn.Module):
 
 
 class Shared(nn.Module):
-    """Scores every edge with the same weights and pools: any number of edges, in any order."""
+    """Scores every edge with the same weights, then pools: works for any number and order of edges."""
 
     def __init__(self, edge_sizes: Sequence[int], head_sizes: Sequence[int], seed: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Shared(nn.Module):
 
 
 def q_network(network: str, edges: int, threshold_max: int, seed: int) -> nn.Module:
-    """Return a new network of an agent's kind with one output for refusing and one per threshold."""
+    """Return a new network with one output for refusing and one for each threshold."""
     if network not in NETWORKS:
         raise ConfigError(f"network must be one of {', '.join(NETWORKS)}, got {network!r}")
     shapes = network_shapes(network, edges, threshold_max + 2)
@@ -62,7 +62,7 @@ def q_network(network: str, edges: int, threshold_max: int, seed: int) -> nn.Mod
 
 
 def make_agent(module: nn.Module, threshold_max: int, about: dict[str, str | float]) -> Agent:
-    """Return what a network has learned as an agent that can be saved and deployed."""
+    """Return a network's weights as an agent, ready to be saved and deployed."""
     arrays = {name: value.detach().numpy().copy() for name, value in module.named_parameters()}
     if isinstance(module, Shared):
         return Agent("shared", arrays, None, threshold_max, about)
@@ -77,7 +77,7 @@ def _mlp(sizes: Sequence[int]) -> nn.Sequential:
 
 
 def _initialise(module: nn.Module, seed: int) -> None:
-    """Draw all weights as torch would, uniform in +-1/sqrt(inputs), but from named streams."""
+    """Draw all weights uniform in +-1/sqrt(inputs) like torch, but from named streams."""
     for name, layer in module.named_modules():
         if isinstance(layer, nn.Linear):
             bound, stream = 1 / math.sqrt(layer.in_features), rng(seed, "q network", name)

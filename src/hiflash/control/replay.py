@@ -1,4 +1,4 @@
-"""The replay memory: what was tried and what came of it, the oldest forgotten first."""
+"""The replay memory: the latest decisions and their consequences."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ __all__ = ["Batch", "Replay", "Transition"]
 class Transition(NamedTuple):
     """One decision and its consequence.
 
-    `reward` is the sum of the `slots` rewards until the next decision, each discounted from this one.
-    `terminated` is whether the target was reached; an episode that was only cut short goes on being worth
-    something.
+    `reward` is the discounted sum of the rewards of the `slots` slots until the next decision. `terminated`
+    says whether the episode reached the target. A truncated episode has not: its last state keeps its value.
     """
 
     state: Weights
@@ -42,7 +41,7 @@ class Batch(NamedTuple):
 
 
 class Replay:
-    """A ring of the last `capacity` transitions (B_max) in states of so many numbers."""
+    """A ring of the last `capacity` transitions (B_max); a state has `width` numbers."""
 
     def __init__(self, capacity: int, width: int) -> None:
         self.capacity = capacity
@@ -60,7 +59,7 @@ class Replay:
         return min(self.seen, self.capacity)
 
     def add(self, transition: Transition) -> None:
-        """Remember a transition, in place of the oldest if there is no room."""
+        """Remember a transition; a full memory forgets its oldest one."""
         place = self.seen % self.capacity
         rows = self._rows
         rows.states[place], rows.next_states[place] = transition.state, transition.next_state
@@ -69,7 +68,7 @@ class Replay:
         self.seen += 1
 
     def sample(self, size: int, stream: np.random.Generator) -> Batch:
-        """Return so many transitions drawn with replacement, all equally likely."""
+        """Return `size` transitions, drawn uniformly with replacement."""
         drawn = stream.integers(len(self), size=size)
         return Batch._make(rows.take(drawn, axis=0) for rows in self._rows)
 
@@ -86,8 +85,8 @@ class Replay:
             kept = state[name]
             if kept.shape != (size, *rows.shape[1:]) or kept.dtype != rows.dtype:
                 raise RunError(
-                    f"the memory of {self.capacity} transitions cannot take back {name} of {kept.dtype} "
-                    f"{kept.shape}; use the settings that the training was begun with"
+                    f"the saved memory does not fit: {name} is {kept.dtype} {kept.shape}, and this memory "
+                    f"holds {self.capacity} transitions; use the settings of the first training"
                 )
         for name, rows in self._rows._asdict().items():
             rows[:size] = state[name]

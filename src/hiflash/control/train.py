@@ -1,4 +1,4 @@
-"""Trains an agent: episodes in an environment, checks on the side, and all that is needed to go on later."""
+"""Trains an agent: runs episodes, checks the agent between them, and saves the state to resume from."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ STATE = "training.safetensors"
 DYNAMICS = {"static": ("off",), "fluctuating": ("on",), "both": ("off", "on")}
 FIRST_CHECK = TRAINING_SEEDS
 FIRST_EPISODE = TRAINING_SEEDS + 1_000
-SCALE = 0.2  # rewards of about one: learning rates are made for these
+SCALE = 0.2  # brings rewards to about one, as the learning rate expects
 LAST_RATE = 0.02  # of the first learning rate
-MOST_REFUSED = 0.95  # random actions refuse in every episode at another rate: from crowded to one at a time
-SLOWER, SLOW_EVERY = 10.0, 8  # two episodes of eight have one edge that takes so many times as long
+MOST_REFUSED = 0.95  # every episode draws its share of refusals among random actions from 0 to this
+SLOWER, SLOW_EVERY = 10.0, 8  # in two episodes of eight, edge 0 is ten times as slow
 KEPT_THRESHOLDS = 2_000  # of a check, for the figure
 
 
@@ -47,8 +47,8 @@ KEPT_THRESHOLDS = 2_000  # of a check, for the figure
 class TrainingSettings:
     """How an agent is trained.
 
-    With `progress_reward` the learner is also paid for progress (decision 38): the state does not show how
-    far training has come, so that the paper's reward alone cannot tell a good update from a bad one.
+    `progress_reward` adds a reward for progress (decision 38). The state does not show the progress of
+    training, so the paper's reward alone cannot tell a good update from a bad one.
     """
 
     episodes: int = 150
@@ -62,7 +62,7 @@ class TrainingSettings:
     check_runs: int = 6
 
     def ddqn(self) -> DdqnSettings:
-        """Return how the learner learns."""
+        """Return the settings of the learner."""
         return DdqnSettings(
             gamma=self.discount,
             lr=1e-3,
@@ -78,7 +78,7 @@ class TrainingSettings:
 
 
 class Training:
-    """An agent under training. `run` goes on until all episodes are done or somebody asks it to pause."""
+    """An agent under training. `run` goes on until all episodes are done or `pause` returns true."""
 
     def __init__(
         self, config: Config, surrogate: Surrogate | str | Path, settings: TrainingSettings, folder: Path
@@ -111,17 +111,17 @@ class Training:
         self.episodes: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
         self.best: Weights = self.learner.average.copy()
-        # Of the environment's configuration: which thresholds the user's has makes no difference.
+        # The environment's configuration, because the user's thresholds play no part in training.
         own = {"resources.fluctuation": config.resources.fluctuation}
         digest = self.envs[0].config.with_settings(own).digest()
         self._identity = {"config": digest, **asdict(settings), "surrogate": self._surrogate_id()}
 
     @property
     def worth(self) -> float:
-        """Return what the whole way to the target is worth: the least that any policy so far has paid for it.
+        """Return the reward for full progress: the lowest cost at which any policy so far reached the target.
 
-        Paid so much for progress, a policy gains nothing in the long run if it is as good as that one, and
-        something if it is better (Dinkelbach 1967: the least ratio of cost to progress).
+        With this reward the best policy so far has a net return of zero, and only a better one has a positive
+        return (Dinkelbach 1967: the least ratio of cost to progress).
         """
         return float(min(check["cost"] for check in self.checks))
 
@@ -130,15 +130,15 @@ class Training:
         progress: Callable[[dict[str, Any]], None] = lambda row: None,
         pause: Callable[[], bool] = lambda: False,
     ) -> Agent:
-        """Train, save and return the agent that did best in the checks."""
-        self._refuse_others()
+        """Train, then save and return the agent with the lowest cost in the checks."""
+        self._check_folder()
         with claimed(self.folder):
             self._load()
             return self._train(progress, pause)
 
     def _train(self, progress: Callable[[dict[str, Any]], None], pause: Callable[[], bool]) -> Agent:
         checked = [check["policy"] for check in self.checks]
-        for policy, choose in _usual(self.threshold_max, self.config.seed).items():
+        for policy, choose in _baselines(self.threshold_max, self.config.seed).items():
             if policy not in checked:
                 self.checks.append(self._check(policy, choose, 0, pause))
                 self._save()
@@ -169,7 +169,7 @@ class Training:
         over, ahead = False, env.prospect()
         while not over:
             if pause():
-                raise Paused(None, self._how_to_go_on())
+                raise Paused(None, self._resume_hint())
             action = learner.explore(state, refusal)
             following, reward, terminated, truncated, info = env.step(np.int64(action))
             behind, ahead = ahead, env.prospect()
@@ -196,11 +196,11 @@ class Training:
     def _check(
         self, policy: str, choose: Callable[[Weights], int], episode: int, pause: Callable[[], bool]
     ) -> dict[str, Any]:
-        """Return what a policy costs where it is not trained, and the thresholds that it chooses."""
+        """Return the mean cost of a policy on the check seeds, and the thresholds that it chooses."""
         costs, thresholds, running, reached = [], [], [], 0
         for run in range(self.settings.check_runs):
             if pause():
-                raise Paused(None, self._how_to_go_on())
+                raise Paused(None, self._resume_hint())
             env = self.envs[run % len(self.envs)]
             state, info = env.reset(seed=FIRST_CHECK + run)
             over = False
@@ -210,7 +210,7 @@ class Training:
                 running.append(np.count_nonzero(state.reshape(FEATURES, -1)[REMAINING]))
                 state, _, terminated, truncated, info = env.step(np.int64(action))
                 over = terminated or truncated
-            # Whoever does not get there has not paid the whole price.
+            # A truncated run has paid only a part of the cost: extrapolate to the target.
             made = max(env.progress(), 0.01) if truncated else 1.0
             costs.append(info["total_cost"] / made)
             reached += terminated
@@ -225,7 +225,7 @@ class Training:
             "parallelism": float(np.mean(running)),
         }
 
-    def _how_to_go_on(self) -> str:
+    def _resume_hint(self) -> str:
         return f"paused; give the same command again to go on with {self.folder}"
 
     def _finish(self) -> Agent:
@@ -250,7 +250,7 @@ class Training:
         return agent
 
     def record(self, agent: Agent) -> dict[str, Any]:
-        """Return all that there is to say about a training."""
+        """Return settings, episodes and checks of the training, and the digest of its agent."""
         return {
             "settings": asdict(self.settings),
             "about": dict(agent.about),
@@ -264,13 +264,13 @@ class Training:
         for env in (*self.envs, *self.slow_envs):
             env.close()
 
-    def _refuse_others(self) -> None:
-        """Leave alone what is no training; what is hidden are locks, and leftovers of one that was killed."""
+    def _check_folder(self) -> None:
+        """Refuse a folder with other files. Hidden files are locks, or leftovers of a killed training."""
         if self.folder.is_dir() and not (self.folder / STATE).exists():
             others = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("."))
             if others:
                 raise RunError(
-                    f"{self.folder} holds something else than a training ({others[0]}); "
+                    f"{self.folder} holds files that are not of a training ({others[0]}); "
                     "choose another --name or remove it"
                 )
 
@@ -281,8 +281,8 @@ class Training:
         for name, value in self._identity.items():
             if state["identity"].get(name) != value:
                 raise RunError(
-                    f"{self.folder} holds a training with {name} = {state['identity'].get(name)}, and here "
-                    f"that is {value}; choose another --name or remove it"
+                    f"{self.folder} holds a training with {name} = {state['identity'].get(name)}, and this "
+                    f"one has {value}; choose another --name or remove it"
                 )
         self.learner.restore(state["learner"])
         self.episodes, self.checks, self.best = state["episodes"], state["checks"], state["best"]
@@ -301,15 +301,15 @@ class Training:
         write_atomic(self.folder / "config.toml", self.config.to_toml())
 
     def _surrogate_id(self) -> str:
-        """Return a short hash of what stands in for training."""
+        """Return a short hash of the surrogate."""
         surrogate = self.envs[0].surrogate
         if surrogate is None:
             return "none"
         return hashlib.sha256(json.dumps(surrogate.to_dict()).encode()).hexdigest()[:12]
 
 
-def _usual(threshold_max: int, seed: int) -> dict[str, Callable[[Weights], int]]:
-    """Return the policies that an agent should do better than: any action at random, and fixed thresholds."""
+def _baselines(threshold_max: int, seed: int) -> dict[str, Callable[[Weights], int]]:
+    """Return the policies that an agent should beat: random actions and fixed thresholds."""
     stream = rng(seed, "random actions")
     fixed = {f"fixed-{k}": partial(_always, k + 1) for k in (0, 1, 2, 4, 8) if k <= threshold_max}
     return {"random": lambda state: int(stream.integers(threshold_max + 2)), **fixed}

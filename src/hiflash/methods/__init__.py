@@ -1,4 +1,4 @@
-"""Recipes, and the parts that have a name in a configuration.
+"""Recipes, and the parts that a configuration chooses by name.
 
 May import the vocabulary, core, store and agents.
 """

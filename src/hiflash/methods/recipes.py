@@ -1,4 +1,4 @@
-"""Methods are recipes: each names the parts it is made of, as settings of the same engine."""
+"""Methods are recipes: each is a set of settings for the same engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["METHODS", "Recipe"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a method is, and the settings in which it differs from the defaults."""
+    """The description of a method, and its settings that differ from the defaults."""
 
     about: str
     settings: dict[str, Any] = field(default_factory=dict)
@@ -26,7 +26,7 @@ METHODS: dict[str, Recipe] = {
     ),
     "fedavg": Recipe("10 clients a round, averaged by samples (McMahan et al. 2017)", _FEDAVG),
     "fedprox": Recipe(
-        "FedAvg whose clients are held near the global model (Li et al. 2020)",
+        "FedAvg with a proximal term that keeps clients near the global model (Li et al. 2020)",
         {**_FEDAVG, "client.mu": 0.01},
     ),
     "tifl": Recipe(
@@ -38,7 +38,7 @@ METHODS: dict[str, Recipe] = {
         {**_FLAT, "cloud.concurrency": 10, "cloud.weighting": "polynomial", "client.mu": 0.005},
     ),
     "fedbuff": Recipe(
-        "10 clients at a time, mixed in by tens (Nguyen et al. 2022)",
+        "10 clients at a time, mixed in groups of 10 (Nguyen et al. 2022)",
         {
             **_FLAT,
             "cloud.concurrency": 10,

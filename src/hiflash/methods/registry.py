@@ -1,4 +1,4 @@
-"""The parts that settings choose by name, and how to add your own mixing rules and thresholds."""
+"""The parts that settings choose by name, and functions to register your own."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _agent_policy(config: Config) -> ThresholdPolicy:
     )
 
 
-AGENT = Part(  # not in core: an agent is a file
+AGENT = Part(  # not in core, because an agent is a file
     "agent",
-    "what a trained agent values most, refusals included; thresholds over `threshold_max` are left out",
+    "the choice of a trained agent: a threshold up to `threshold_max`, or a refusal",
     _agent_policy,
     keys=(
         Key(
@@ -70,8 +70,8 @@ AGENT = Part(  # not in core: an agent is a file
             default="auto",
             low=1,
             high=4096,
-            allowed='"auto", the name of an agent that ships, or the path of a file',
-            about="threshold agent: who decides; auto is the one for the data and the association",
+            allowed='"auto", the name of a shipped agent, or the path of a file',
+            about="threshold agent: the agent that decides; auto chooses by dataset and association",
         ),
         Key(
             "temperature",
@@ -79,7 +79,7 @@ AGENT = Part(  # not in core: an agent is a file
             default=0.0,
             low=0,
             high=1e6,
-            about="threshold agent: 0 takes the best action, above that the softmax of the Q-values",
+            about="threshold agent: 0 takes the best action, more draws from the softmax of the Q-values",
         ),
     ),
     reads=("threshold_max",),
@@ -88,16 +88,16 @@ AGENT = Part(  # not in core: an agent is a file
 THRESHOLDS: dict[str, Part] = {**discover("hiflash.core.thresholds"), AGENT.name: AGENT}
 
 BUILT_IN = {"cloud.mixing": frozenset(MIXINGS), "cloud.threshold": frozenset(THRESHOLDS)}
-"""The names that come with HiFlash; a part that a user registered may look at any key."""
+"""The names that ship with HiFlash. A part of the user may read any key."""
 
 
 def weighting(config: Config) -> Weighting:
-    """Return how much a stale update counts under this configuration, for mixing rules of your own too."""
+    """Return the staleness weighting of a configuration, also for mixing rules of your own."""
     return WEIGHTINGS[config.cloud.weighting](config)
 
 
 def threshold_policy(config: Config) -> ThresholdPolicy:
-    """Return the policy that `cloud.threshold` names, or the fixed number that it is."""
+    """Return the policy that `cloud.threshold` names; a number is a fixed threshold."""
     wanted = config.cloud.threshold
     return FixedThreshold(wanted) if isinstance(wanted, int) else THRESHOLDS[wanted].make(config)
 
@@ -105,9 +105,9 @@ def threshold_policy(config: Config) -> ThresholdPolicy:
 def register_mixing(name: str, make: Callable[[Config, int], Mixing], *, replace: bool = False) -> None:
     """Let `cloud.mixing = name` use the rule that `make(config, trained)` returns.
 
-    `trained` is how many entries of a model are learned. Behind them lie the running statistics of
-    BatchNorm, which a rule that adds differences should interpolate instead. `replace` allows a name that
-    you registered before.
+    `trained` is the number of learned entries of a model. After them come the running statistics of
+    BatchNorm: interpolate these, even in a rule that adds differences. `replace` allows a name that you
+    registered before.
     """
 
     def checked(config: Config, trained: int) -> Mixing:
@@ -133,7 +133,7 @@ def register_threshold(
 
 
 def registered() -> bool:
-    """Return whether there are parts that other processes do not have."""
+    """Return whether the user registered parts, which other processes lack."""
     return bool(_OWN)
 
 
@@ -159,11 +159,11 @@ def _with_methods(kind: str, name: str, part: Made, methods: tuple[str, ...]) ->
 
 
 def add_part(table: dict[str, Any], kind: str, name: str, part: Any, *, replace: bool) -> None:
-    """Put a user's own part into a table; a name that is taken needs `replace`, and to be the user's."""
+    """Put a user's part into a table; `replace` allows to replace a user's part, never a shipped one."""
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
-        raise ConfigError(f"a {kind} is named with lower-case letters, digits and _, got {name!r}")
+        raise ConfigError(f"the name of a {kind} has lower-case letters, digits and _, got {name!r}")
     if name in table and (kind, name) not in _OWN:
-        raise ConfigError(f"{name} is a {kind} that HiFlash brings; choose another name")
+        raise ConfigError(f"{name} is a {kind} of HiFlash; choose another name")
     if name in table and not replace:
         raise ConfigError(
             f"{name} is a {kind} that you registered already; "

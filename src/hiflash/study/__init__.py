@@ -1,4 +1,4 @@
-"""What people ask of HiFlash: a run, comparisons, sweeps, associations, and what agents are worth.
+"""The studies of HiFlash: runs, comparisons, sweeps, associations, calibrations, evaluations of agents.
 
 May import everything but the command line.
 """

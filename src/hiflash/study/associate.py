@@ -1,4 +1,4 @@
-"""Association strategies side by side, and lambda swept: what `hiflash associate` shows."""
+"""Compares association strategies and sweeps lambda, for `hiflash associate`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST = 1000  # values in a sweep
 
 @dataclass(frozen=True)
 class Row:
-    """What one strategy, at one lambda if it has one, makes of the clients."""
+    """The clusters of one strategy in numbers; `weight` is lambda, where the strategy has one."""
 
     strategy: str
     weight: float | None
@@ -42,14 +42,14 @@ class Row:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row for JSON, where lambda has its own name."""
+        """Return the row for JSON, with `weight` under the name `lambda`."""
         named = asdict(self)
         return {"strategy": named.pop("strategy"), "lambda": named.pop("weight"), **named}
 
 
 @dataclass(frozen=True)
 class Study:
-    """The rows of strategies and sweep, and the place of the row whose lambda is chosen."""
+    """The rows of all strategies and values of lambda, and the index of the chosen row."""
 
     title: str
     rows: list[Row]
@@ -77,12 +77,12 @@ def associate(
     sweep: Sequence[float] = (),
     progress: Callable[[str, int], None] = lambda what, placed: None,
 ) -> Study:
-    """Return what the strategies make of the clients of a configuration; `sweep` lists values of lambda.
+    """Return the clusters of each strategy in numbers; `sweep` lists values of lambda.
 
-    `progress` is told what is going on and how many clients are placed.
+    `progress` gets the name of the current strategy and the number of clients placed so far.
     """
     if sweep and SWEPT not in strategies:
-        raise ConfigError(f"a sweep is over lambda, which only {SWEPT} has; add it to the strategies")
+        raise ConfigError(f"a sweep varies lambda, and only {SWEPT} has one; add it to the strategies")
     jobs: list[tuple[str, Config]] = []
     for name in strategies:
         own = config.with_settings({"federation.association": name})
@@ -119,18 +119,18 @@ def associate(
 
 
 def _choose(rows: Sequence[Row], places: Sequence[int]) -> int:
-    """Return where total JS and mean latency, each scaled to 0..1 over the sweep, have the smallest sum."""
+    """Return the place with the smallest sum of total JS and mean latency, each scaled to 0..1."""
     sums = np.zeros(len(places))
     for values in (
         np.array([rows[place].total_js for place in places]),
         np.array([rows[place].mean_latency_ms for place in places]),
     ):
         sums += (values - values.min()) / (np.ptp(values) or 1.0)
-    return places[int(sums.argmin())]  # of equal sums the first
+    return places[int(sums.argmin())]  # the first of equal sums
 
 
 def parse_sweep(text: str) -> list[float]:
-    """Return the numbers of a list with commas, in which `...` goes on in steps.
+    """Return the numbers of a list with commas; `...` continues in equal steps.
 
     >>> parse_sweep("0,50,...,200,1000")
     [0.0, 50.0, 100.0, 150.0, 200.0, 1000.0]
@@ -156,7 +156,7 @@ def parse_sweep(text: str) -> list[float]:
 
 
 def _between(before: Sequence[float], after: Sequence[str], text: str) -> list[float]:
-    """Return what `...` stands for between two numbers before it and one after it."""
+    """Return the numbers that `...` stands for, between the two before it and the one after it."""
     try:
         first, second, last = *before[-2:], float(after[0])
     except (ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Fits a surrogate to real runs, and finds out on other federations how far it can be trusted."""
+"""Fits a surrogate to real runs, and checks it on other federations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["CHECK_SEEDS", "FIT_SEEDS", "Calibration", "calibrate", "calibration_
 
 FIT_SEEDS = (200, 201, 202, 203, 204, 205, 206, 207)
 CHECK_SEEDS = (100, 101, 102)
-REHEARSALS = 8  # of every run that is checked: what is left to chance must not decide the comparison
+REHEARSALS = 8  # of every checked run: their mean evens out the noise of the surrogate
 
 FIXED = (0, 1, 2, 4, 8, 16)
 SKIPPED = 5
@@ -29,7 +29,7 @@ SKIPPED = 5
 
 @dataclass(frozen=True)
 class Calibration:
-    """A surrogate, and beside every real run that it was checked on what it expects of such a run."""
+    """A surrogate, the real runs that it was checked on, and the rehearsals of each."""
 
     surrogate: Surrogate
     fitted: list[Cell]
@@ -38,14 +38,14 @@ class Calibration:
     rehearsals: list[list[Rehearsal]]
 
     def report(self) -> dict[str, Any]:
-        """Return the errors policy by policy, and whether the policies rank alike."""
+        """Return the errors of each policy, and whether real runs and rehearsals rank the policies alike."""
         from hiflash.report.calibration import calibration_report
 
         policies = [cell.tags["policy"] for cell in self.checked]
         return calibration_report(policies, self.results, self.rehearsals)
 
     def about(self) -> dict[str, Any]:
-        """Return what the surrogate was fitted on: it is good for federations like these."""
+        """Return the federations that the surrogate was fitted on: it is valid for similar ones."""
         config = self.fitted[0].config
         return {
             "method": config.method,
@@ -102,10 +102,9 @@ def calibrate(
     pause: Callable[[], bool] | None = None,
     **settings: Any,
 ) -> Calibration:
-    """Run what a surrogate needs, fit it, check it and return both.
+    """Make the runs of a calibration, fit the surrogate, check it and return both.
 
-    The runs are kept in `directory`: calling again goes on with what was interrupted and does not repeat
-    what is finished.
+    The runs stay in `directory`. A second call resumes interrupted runs and does not repeat finished ones.
     """
     check_arguments(file=config, folder=directory, processes=processes, watcher=watcher, pause=pause)
     check_arguments(fit_seeds=fit_seeds, check_seeds=check_seeds, check_policies=check_policies)
@@ -128,13 +127,11 @@ def calibration_cells(
     check_policies: Sequence[str] | str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> list[Cell]:
-    """Return the runs that a surrogate is fitted to and checked on, or everything that is wrong with them."""
+    """Return the runs to fit a surrogate to and to check it on, or raise an error with all problems."""
     given = hiflash_settings(config, settings)
     for key, instead in (("seed", "fit_seeds and check_seeds"), ("cloud.threshold", "check_policies")):
         if key in given:
-            raise ConfigError(
-                f"{key} is not for a calibration, which has many; leave it out, or use {instead}"
-            )
+            raise ConfigError(f"a calibration varies {key} itself; leave it out, or use {instead}")
     base = Config.load(None, given)
     from hiflash.control.surrogate.stand_in import check_representable
 
@@ -146,7 +143,7 @@ def calibration_cells(
     both = [seed for seed in fit if seed in check]
     if both:
         raise ConfigError(
-            f"seed {both[0]} is to fit and to check; a surrogate is checked on seeds of its own"
+            f"fit_seeds and check_seeds both have {both[0]}; check a surrogate on seeds outside the fit"
         )
     policies = list(_usual_policies(base)) if check_policies is None else listed("policies", check_policies)
     if not policies:
@@ -172,9 +169,9 @@ def calibration_cells(
 def finish(
     cells: Sequence[Cell], results: Sequence[Result], told: Callable[[str], None] = lambda _: None
 ) -> Calibration:
-    """Return the surrogate that fits the runs meant for that, and how it does on the others.
+    """Fit a surrogate to the runs with the tag `fit`, and rehearse the runs with the tag `check`.
 
-    `told` hears what is going on.
+    `told` is called with the name of each step.
     """
     from hiflash.control.surrogate.fit import fit_surrogate
     from hiflash.control.surrogate.rehearsal import rehearse
@@ -203,7 +200,7 @@ def finish(
 
 
 def _usual_policies(config: Config) -> Iterator[str]:
-    """Yield what a surrogate is checked on: random thresholds as in the fit, and others that are not."""
+    """Yield the policies of the check: random thresholds as in the fit, and policies outside the fit."""
     yield "random"
     yield from (f"fixed-{threshold}" for threshold in FIXED if threshold <= config.cloud.threshold_max)
     if config.federation.edges > 1:
@@ -212,5 +209,5 @@ def _usual_policies(config: Config) -> Iterator[str]:
 
 def _saved(result: Result) -> Path:
     if result.path is None:
-        raise ConfigError("a surrogate is fitted to what runs have logged; give them a directory")
+        raise ConfigError("a surrogate is fitted to the logs of runs; give the runs a directory")
     return result.path

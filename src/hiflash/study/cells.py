@@ -1,4 +1,4 @@
-"""What many runs side by side are made of: cells, and who is told what happens to them."""
+"""Cells, the runs of a study, and the watcher that follows them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_CELLS = 100_000
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of several: the name of its folder, its configuration, and what tells it from the others."""
+    """One run of a study: the name of its folder, its configuration, and tags for its place in the study."""
 
     name: str
     config: Config
@@ -35,7 +35,7 @@ class Cell:
 
 
 class Watcher:
-    """What is told while cells run; the live view is one."""
+    """Receives news about running cells; the live view is a watcher."""
 
     def started(self, cell: str) -> None:
         """Take note that a cell runs."""
@@ -48,7 +48,7 @@ class Watcher:
 
 
 def listed(kind: str, names: Sequence[Any] | str) -> list[Any]:
-    """Return the names of a list, or of a text with commas, if none is there twice."""
+    """Return the names of a list, or of a text with commas; a repeated name is an error."""
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",") if name.strip()]
     if not isinstance(names, Sequence):
@@ -60,7 +60,7 @@ def listed(kind: str, names: Sequence[Any] | str) -> list[Any]:
 
 
 def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
-    """Return the seeds: the first so many, or those listed."""
+    """Return the listed seeds; a number n stands for the seeds 0 to n - 1."""
     wanted = f"seeds must be a whole number from 1 to {MOST_CELLS:,} or a list of seeds, got {seeds}"
     if isinstance(seeds, int) and not 1 <= seeds <= MOST_CELLS:
         raise ConfigError(wanted)
@@ -71,7 +71,7 @@ def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
 
 
 def check_count(cells: int) -> None:
-    """Refuse more cells than anybody could run: making them would take minutes before anything is said."""
+    """Refuse a study with too many cells: building them alone would take minutes."""
     if cells > MOST_CELLS:
         raise ConfigError(
             f"these are {cells:,} cells, and at most {MOST_CELLS:,} are allowed; use fewer seeds or values"
@@ -79,7 +79,7 @@ def check_count(cells: int) -> None:
 
 
 def policy_settings(policy: str) -> dict[str, Any]:
-    """Return what makes a cloud follow a policy, which is named as in the error below."""
+    """Return the settings for a policy; the error below lists the names of policies."""
     names = [name for name in THRESHOLDS if name != "skip_slowest"]  # that one is skip-K
     kind, _, number = str(policy).partition("-")
     if policy in names:

@@ -37,7 +37,7 @@ class Comparison:
     path: Path | None = None
 
     def numbers(self) -> list[dict[str, Any]]:
-        """Return what `result.json` holds of every cell, and its `label`."""
+        """Return the contents of every cell's `result.json`, with its `label`."""
         return [
             {**cell.tags, **result.to_dict()} for cell, result in zip(self.cells, self.results, strict=True)
         ]
@@ -81,15 +81,15 @@ def compare(
     """Run every method and variant on every partition with every seed and return all results.
 
     A variant is a method with settings of its own under a label: `variants={"delta": {"method": "hifl",
-    "cloud.mixing": "delta"}}`. What is not given is read from the file's section `[compare]`. A setting
-    that does not apply to a method is left out for it. `run_cells` says what `directory` and `processes` do.
+    "cloud.mixing": "delta"}}`. Missing arguments come from the file's section `[compare]`. A method is run
+    without the settings that do not apply to it. `run_cells` explains `directory` and `processes`.
     """
     check_arguments(file=config, seeds=seeds, directory=directory, processes=processes, watcher=watcher)
     check_arguments(pause=pause, data=data, model=model, indices=indices)
     check_arguments(methods=methods, variants=variants, partitions=partitions)
     settings, own = split_own(settings, data, model, indices)
     if indices is not None and partitions is not None:
-        raise ConfigError("partitions deal out the samples, and so do indices; leave one of them out")
+        raise ConfigError("partitions and indices both assign samples to clients; leave one of them out")
     cells = comparison_cells(
         config, methods=methods, variants=variants, partitions=partitions, seeds=seeds, settings=settings
     )
@@ -108,14 +108,14 @@ def comparison_cells(
     seeds: int | Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> list[Cell]:
-    """Return the cells of a comparison, or everything that is wrong with it."""
+    """Return the cells of a comparison, or raise an error with all its problems."""
     file = read_plan(config, "compare", ("methods", "variants", "partitions", "seeds"))
     methods = file.get("methods") if methods is None else methods
     variants = file.get("variants") if variants is None else variants
     partitions = file.get("partitions") if partitions is None else partitions
     seeds = file.get("seeds", DEFAULT_SEEDS) if seeds is None else seeds
     below, above = read_settings(config), flatten(settings or {})
-    # The method of a file is for `hiflash run`; here it joins the usual ones where none are listed.
+    # The method of a file is for `hiflash run`; here it joins the default methods if none are listed.
     of_file = below.pop("method", None)
     given = {**below, **above}
     for name in ("method", "seed"):
@@ -178,12 +178,12 @@ def _recipes(methods: Sequence[str] | None, variants: Variants | None) -> dict[s
             raise ConfigError(f"variant {label} needs a method, one of {', '.join(METHODS)}, got {method}")
         for key in ("seed", "data.partition"):
             if key in recipes[label]:
-                raise ConfigError(f"variant {label} cannot have {key}: it is the same for all")
+                raise ConfigError(f"variant {label} cannot have {key}: all variants share it; leave it out")
     return recipes
 
 
 def _check_useful(given: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse settings that would be left out everywhere."""
+    """Refuse settings that apply to no method of the comparison."""
     left_out = [inapplicable(recipe["method"], {**given, **recipe}) for recipe in recipes.values()]
     useless = set(given).intersection(*left_out)
     if useless:

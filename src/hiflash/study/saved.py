@@ -17,7 +17,7 @@ __all__ = ["read_result"]
 
 
 def read_result(path: Path) -> Result:
-    """Return the result of a finished run, or say what is wrong with its `result.json`."""
+    """Return the result of a finished run, or raise an error if its `result.json` is damaged."""
     numbers = read_result_file(path)
     try:
         _fields_and_types().model_validate(numbers)
@@ -32,7 +32,7 @@ def read_result(path: Path) -> Result:
 
 @cache
 def _fields_and_types() -> type[BaseModel]:
-    """Return what `result.json` must have: the fields of a result that are saved."""
+    """Return the schema of `result.json`: the saved fields of a result."""
     hints = get_type_hints(Result)
     saved = [field for field in fields(Result) if field.name not in ("path", "weights")]
     # A field with a default came later: older results lack it.

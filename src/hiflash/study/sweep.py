@@ -35,7 +35,7 @@ BY = (
     "best_accuracy",
     "loss",
 )
-"""What a sweep can be sorted by: what it took to reach the target, or how well it went in the end."""
+"""The sort keys of a sweep: the cost to reach the target, or the outcome at the end."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Sweep:
         return list(self.cells[0].tags["point"])
 
     def numbers(self) -> list[dict[str, Any]]:
-        """Return what `result.json` holds of every cell, and its `point`: what the settings were."""
+        """Return the contents of every cell's `result.json`, with its `point`: the varied settings."""
         return [
             {**cell.tags, **result.to_dict()} for cell, result in zip(self.cells, self.results, strict=True)
         ]
@@ -96,8 +96,8 @@ def sweep(
 ) -> Sweep:
     """Run every combination of the values in `grid` with every seed and return all results.
 
-    `grid={"cloud.alpha": [0.5, 0.7], "cloud.penalty": [0.9, 1.0]}` makes four points. What is not given is
-    read from the file's section `[sweep]`. `run_cells` says what `directory` and `processes` do.
+    `grid={"cloud.alpha": [0.5, 0.7], "cloud.penalty": [0.9, 1.0]}` makes four points. Missing
+    arguments come from the file's section `[sweep]`. `run_cells` explains `directory` and `processes`.
     """
     check_arguments(file=config, seeds=seeds, directory=directory, processes=processes, watcher=watcher)
     check_arguments(pause=pause, data=data, model=model, indices=indices, grid=grid, by=by)
@@ -117,7 +117,7 @@ def sweep_cells(
     seeds: int | Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> list[Cell]:
-    """Return the cells of a sweep, or everything that is wrong with it."""
+    """Return the cells of a sweep, or raise an error with all its problems."""
     file = read_plan(config, "sweep", ("grid", "seeds", "by"))
     axes = _axes(flatten(file.get("grid", {})) if grid is None else grid)
     numbers = seed_numbers(file.get("seeds", DEFAULT_SEEDS) if seeds is None else seeds)
@@ -145,7 +145,7 @@ def sweep_cells(
 
 
 def chosen_metric(config: str | Path | None, by: str | None, cells: Sequence[Cell]) -> str:
-    """Return what the sweep is sorted by; without a target only the outcome can be."""
+    """Return the sort key of a sweep; the default without a target is `best_accuracy`."""
     by = by or read_plan(config, "sweep", ("grid", "seeds", "by")).get("by")
     if by is None:
         return "best_accuracy" if cells[0].config.stop.target == "none" else "communications"
@@ -155,7 +155,7 @@ def chosen_metric(config: str | Path | None, by: str | None, cells: Sequence[Cel
 
 
 def _axes(grid: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """Return the values of every key, or say which cannot be swept over."""
+    """Return the values of every key, or raise an error for a key that cannot be swept over."""
     if not grid:
         raise ConfigError("a sweep needs settings to vary, e.g. --set cloud.alpha=0.5,0.7,0.9")
     for key, instead in (("method", "hiflash compare --methods"), ("seed", "seeds")):

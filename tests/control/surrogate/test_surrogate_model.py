@@ -50,7 +50,7 @@ def test_a_mixed_model_is_as_accurate_as_worked_by_hand():
 
 def test_a_target_that_needs_no_skill_is_refused():
     # sigmoid(-1) = 0.2689 without any skill
-    with pytest.raises(ConfigError, match=r"26\.9% accurate .* stop.target = 0.25 leaves nothing to learn"):
+    with pytest.raises(ConfigError, match=r"26\.9% accuracy, so stop.target = 0.25 leaves nothing to learn"):
         SurrogateRun(PLAIN, SHARES, OVERALL, target=0.25, seed=0)
     SurrogateRun(PLAIN, SHARES, OVERALL, target=0.27, seed=0)
 

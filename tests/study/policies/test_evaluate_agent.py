@@ -188,7 +188,7 @@ def test_the_agents_of_all_associations_are_looked_for_before_anything_runs(
     [
         (["--policies=best"], "policies must be some of"),
         (["--seeds=x"], "--seeds must be"),
-        (["--cloud.threshold=2"], "cloud.threshold is what an evaluation varies; use --policies"),
+        (["--cloud.threshold=2"], "an evaluation varies cloud.threshold itself; use --policies"),
         (["--policies=agent", "--agent=nobody"], "no agent 'nobody' comes with HiFlash"),
         (["--policies=agent", "--agent=aware=no/agent"], "no/agent does not exist"),
         (["--finished"], "runs/e has no finished run of this evaluation"),

@@ -95,7 +95,7 @@ def test_an_agent_is_for_all_or_for_some_conditions(tmp_path: Path, monkeypatch:
         ({"agent": "nobody=x"}, {}, "got nobody=x"),
         ({"agent": "x,y"}, {}, "names the agent of one condition twice"),
         ({"agent": "aware="}, {}, "got aware="),
-        ({}, {"seed": 3}, "seed is what an evaluation varies; use --seeds"),
+        ({}, {"seed": 3}, "an evaluation varies seed itself; use --seeds"),
         ({}, {"cloud": {"threshold": 2}}, "use --policies"),
         ({}, {"stop.target": "none"}, "reach stop.target"),
         ({}, {"trainer": "none"}, "trainer is none"),

@@ -1,4 +1,4 @@
-"""Surrogates as JSON files: the fitted numbers, what they were fitted on, how far off they are, checksum."""
+"""Surrogates as JSON files: the fitted numbers, the runs behind them, their errors, and a checksum."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FORMAT = "hiflash surrogate 2"
 
 
 def save_surrogate(path: Path, surrogate: Surrogate, about: dict[str, Any]) -> None:
-    """Write a surrogate with what there is to say about it."""
+    """Write a surrogate and the description of its calibration."""
     content = {"format": FORMAT, "parameters": surrogate.to_dict(), "about": about}
     content["sha256"] = json_sha256(content)
     write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
 
 
 def load_surrogate(path: str | Path, config: Config) -> Surrogate:
-    """Return the surrogate of a file; "auto" is the one that comes with HiFlash for such a configuration."""
+    """Return the surrogate of a file; "auto" takes the shipped one that suits the configuration."""
     found = Path(path)
     if path == "auto":
         name = shipped_name(config.data.name, config.federation.association)
@@ -39,7 +39,7 @@ def load_surrogate(path: str | Path, config: Config) -> Surrogate:
         found = FOLDER / f"{name}.json"
     try:
         text = found.read_text()
-        content = json.loads(text, parse_int=float)  # one with 400 digits is infinite
+        content = json.loads(text, parse_int=float)  # a 400-digit number becomes infinite, not a huge int
         checksum = json_sha256(json.loads(text)) if isinstance(content, dict) else None
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{found} is no surrogate ({error}); make one with: hiflash calibrate") from None
@@ -47,7 +47,7 @@ def load_surrogate(path: str | Path, config: Config) -> Surrogate:
         raise ConfigError(f"{found} is no surrogate of this version; make one with: hiflash calibrate")
     if content.get("sha256") != checksum:
         raise ConfigError(
-            f"{found} is damaged or was edited: its checksum is another; "
+            f"{found} is damaged or was edited: its checksum does not match; "
             "copy it again, or make one with: hiflash calibrate"
         )
     numbers = content.get("parameters")

@@ -1,4 +1,4 @@
-"""Fits a surrogate to what real runs did: whose updates were applied, how stale, and what came of it."""
+"""Fits a surrogate to real runs: their applied updates, the staleness of these, and the accuracies."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["RunLog", "fit_surrogate"]
 Floats = npt.NDArray[np.float64]
 
 START = (-4.0, 0.0, math.log(0.5), math.log(0.05), 0.0)  # intercept; logs of slope, bias, smoothing; logit
-PRIOR = np.array([0.0, 0.0, 0.02, 0.02, 0.02])  # holds what the runs say nothing about near the start
-SPEED_PRIOR = 0.1  # a federation is not taken to be fast or slow without need
-EARLY, LATE = 0.8, 0.9  # of a run's best accuracy: what matters is the last stretch, not the first steps
-EARLY_WEIGHT = 0.001  # models hardly learn at first; fitted to that too, a surrogate is slow later on as well
+PRIOR = np.array([0.0, 0.0, 0.02, 0.02, 0.02])  # keeps parameters near START that the runs do not determine
+SPEED_PRIOR = 0.1  # keeps the speeds of federations near 1
+EARLY, LATE = 0.8, 0.9  # of a run's best accuracy: the fit is for the last stretch, not the first steps
+EARLY_WEIGHT = 0.001  # models hardly learn at first; fitting that closely would slow the last stretch
 
 
 @dataclass(frozen=True)
 class RunLog:
-    """One real run: the edges' labels, and in order the applied updates and the evaluations.
+    """One real run: the edges' labels, and the applied updates and evaluations in order.
 
     An update is (edge, version it started from, edge rounds), an evaluation (version, accuracy). `seed` is
-    that of the federation.
+    the federation's seed.
     """
 
     shares: Floats
@@ -42,9 +42,9 @@ class RunLog:
     seed: int = 0
 
     def models(self) -> Floats:
-        """Return the surrogate's model at every evaluation, `[evaluations, 2 M]`: for any numbers."""
+        """Return the surrogate model at every evaluation, `[evaluations, 2 M]`; no fit needed."""
         edges = len(self.shares)
-        versions: list[Any] = [np.zeros(2 * edges)]  # more digits than those of models, whose rules mix them
+        versions: list[Any] = [np.zeros(2 * edges)]  # in double precision, unlike real models
         for edge, base, rounds in self.updates:
             trained = versions[base].copy()
             trained[edge] += rounds
@@ -57,9 +57,9 @@ class RunLog:
 
 
 def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
-    """Return the surrogate that follows these runs best, each federation at a speed of its own.
+    """Return the surrogate that fits these runs best, with one speed for each federation.
 
-    With the same clients, data and initial model a run is as fast as another, whatever its thresholds.
+    Runs with the same clients, data and initial model have the same speed, whatever their thresholds.
     """
     if not logs or any(len(log.evaluations) < 3 for log in logs):
         raise ConfigError("a surrogate needs runs with at least three evaluations each; let them run longer")
@@ -102,7 +102,7 @@ def fit_surrogate(logs: Sequence[RunLog]) -> Surrogate:
 
 
 def _beyond(share: float, log: RunLog) -> npt.NDArray[np.bool_]:
-    """Return which evaluations are above a share of the best."""
+    """Return a mask of the evaluations above a share of the best accuracy."""
     accuracies = np.array([accuracy for _, accuracy in log.evaluations])
     above: npt.NDArray[np.bool_] = accuracies > share * accuracies.max()
     return above

@@ -1,10 +1,10 @@
-"""A stand-in for training: how accuracy follows from whose updates were applied, when, and how stale.
+"""A model of training progress: predicts accuracy from the applied updates, their order and staleness.
 
-A model is reduced to two numbers for every edge: how much of that edge's work is in it (its *skill*, in
-edge rounds) and how much it was made by that edge last (its *lean*). The cloud mixes these few numbers by
-the same rule, and with the same staleness, as it would mix models, so what a stale update costs is not
-assumed but follows. So does what it costs to leave an edge out: skill in the classes that only this edge has
-does not grow, and the lean drifts away from them.
+The surrogate reduces a model to two numbers for every edge: its *skill*, the edge rounds of that edge's work
+in the model, and its *lean*, the share of that edge in the latest updates. The cloud mixes these numbers with
+the same rule and the same staleness as real models. So the cost of a stale update is a result, not an
+assumption. So is the cost of leaving an edge out: the skill in classes that only this edge holds does not
+grow, and the lean drifts away from them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ class Surrogate:
     """The fitted numbers.
 
     The log-odds of getting a sample of class c right are `intercept + slope * log(1 + skill_c) + bias *
-    lean_c`. A round at edge m counts for class c as `shared + (1 - shared) * LD^m(c) / LD(c)`: part of what
-    is learned serves all classes. Its lean to c is `log((LD^m(c) + smoothing) / (LD(c) + smoothing))`.
-    Runs differ: one learns `exp(N(0, run_spread))` times as fast as another, and evaluations lie around
-    the curve with standard deviation `noise` in log-odds, remembering `noise_memory` of the one before.
+    lean_c`. A round at edge m counts for class c as `shared + (1 - shared) * LD^m(c) / LD(c)`: the share
+    `shared` of its learning serves all classes. Its lean to c is `log((LD^m(c) + smoothing) / (LD(c) +
+    smoothing))`.
+    Runs differ: each has a speed of `exp(N(0, run_spread))`. Evaluations are noisy, with standard deviation
+    `noise` in log-odds and autocorrelation `noise_memory`.
     """
 
     intercept: float
@@ -65,7 +66,7 @@ class Surrogate:
 
     @classmethod
     def from_dict(cls, numbers: Mapping[str, Any]) -> Surrogate:
-        """Return the surrogate of these numbers, if they are just those it has."""
+        """Return the surrogate with these numbers; a missing or unknown one is an error."""
         names = [field.name for field in fields(cls)]
         if set(numbers) != set(names) or not all(isinstance(n, int | float) for n in numbers.values()):
             raise ConfigError(f"a surrogate has the numbers {', '.join(names)}; calibrate it again")
@@ -81,7 +82,7 @@ class Surrogate:
         return max(math.exp(min((odds - self.intercept) / self.slope, 50.0)) - 1, 0.0)
 
     def tables(self, shares: Floats, overall: Floats) -> tuple[Floats, Floats]:
-        """Return what an edge's skill and lean count for every class, `[edges, classes]` each.
+        """Return the weights of each edge's skill and lean in every class, `[edges, classes]` each.
 
         `shares` are the label distributions of the edges, `overall` the global one.
         """
@@ -90,13 +91,13 @@ class Surrogate:
         return skills, leans
 
     def log_odds(self, skill: Floats, lean: Floats) -> Floats:
-        """Return the log-odds of a right answer, class by class; the lean has its weight already."""
+        """Return the log-odds of a right answer, class by class; `lean` already includes `bias`."""
         odds: Floats = self.intercept + self.slope * np.log1p(np.maximum(skill, 0.0)) + lean
         return odds
 
 
 class SurrogateRun:
-    """One run's learning under a surrogate: trains, evaluates and tells the progress of tiny models.
+    """One run under a surrogate: trains and evaluates surrogate models, and measures their progress.
 
     A model is a vector of M skills and M leans.
     """
@@ -115,15 +116,15 @@ class SurrogateRun:
         if self._needed == 0:
             start = 1 / (1 + math.exp(-surrogate.intercept))
             raise ConfigError(
-                f"a model is {start:.1%} accurate before any training, the surrogate says, and stop.target = "
-                f"{target:g} leaves nothing to learn; raise it"
+                f"the surrogate starts at {start:.1%} accuracy, so stop.target = {target:g} leaves nothing "
+                "to learn; raise it"
             )
         self._no_lean = np.zeros(len(overall))
         self._evaluations = 0
         self._noise = 0.0
 
     def train(self, edge: int, received: Weights, rounds: int) -> Weights:
-        """Return what an edge makes of a model in so many rounds."""
+        """Return a model after `rounds` edge rounds of training at an edge."""
         trained = received.copy()
         trained[edge] += self._speed * rounds
         trained[self.edges :] = 0.0
@@ -131,7 +132,7 @@ class SurrogateRun:
         return trained
 
     def evaluate(self, weights: Weights) -> tuple[float, float]:
-        """Return accuracy and loss as a test would find them, its noise included."""
+        """Return the accuracy and loss of a test, with noise."""
         surrogate, accuracy = self.surrogate, self._accuracy(weights)
         memory = surrogate.noise_memory if self._evaluations else 0.0
         self._evaluations += 1
@@ -142,11 +143,11 @@ class SurrogateRun:
         return seen, -math.log(seen)
 
     def progress(self, weights: Weights) -> float:
-        """Return how much of the skill that the target needs is there, at most 1.
+        """Return the model's skill as a share of the skill that the target needs, at most 1.
 
-        Skill in some classes alone counts for little: it is that which, in every class, would give the same
-        accuracy. The lean is left out. It swings with every update and says little about how far training
-        has come.
+        Skills differ between classes. The one that counts is the equal skill in all classes with the same
+        accuracy, so skill in few classes counts for little. The lean is left out: it swings with every update
+        and says little about the progress of training.
         """
         odds = self.surrogate.log_odds(weights[: self.edges] @ self._skills, self._no_lean)
         return min(self.surrogate.skill_for(self._mean_recall(odds)) / self._needed, 1.0)

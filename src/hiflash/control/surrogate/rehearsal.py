@@ -1,4 +1,4 @@
-"""A whole run under a surrogate: what it would take, in a moment and without any training."""
+"""A whole run under a surrogate: estimates its cost in a moment, without training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Rehearsal", "rehearse"]
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What a run took until it reached its target or used up its budget; names as in `Result`."""
+    """The cost of a run until its target or the end of its budget; names as in `Result`."""
 
     reached: bool
     communications: int
@@ -31,9 +31,9 @@ class Rehearsal:
 def rehearse(
     config: Config, data: Dataset | None, spec: Spec, surrogate: Surrogate, number: int
 ) -> Rehearsal:
-    """Return how the configured run goes with a surrogate in place of training.
+    """Return the outcome of the configured run with a surrogate in place of training.
 
-    Rehearsals of the same number and seed have the same luck, whatever the thresholds.
+    Rehearsals with the same number and seed draw the same random numbers, whatever their thresholds.
     """
     draw = int(rng(config.seed, "rehearsal", number).integers(2**62))
     engine, learning = surrogate_simulator(config, data, spec, surrogate, draw)

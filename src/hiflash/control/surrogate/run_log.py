@@ -1,4 +1,4 @@
-"""What a surrogate is fitted to, from the directory of a run."""
+"""Reads the run log that a surrogate is fitted to from a run directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["read_log"]
 
 
 def read_log(path: Path, data: Dataset | None, spec: Spec) -> RunLog:
-    """Return whose updates a run applied, and what its evaluations found."""
+    """Return the applied updates and the evaluations of a run."""
     for name in ("config.toml", "events.jsonl"):
         check_file(path, name, "remove its folder and run it again")
     config = Config.load(path / "config.toml")

@@ -22,10 +22,9 @@ Floats = npt.NDArray[np.float64]
 def surrogate_simulator(
     config: Config, data: Dataset | None, spec: Spec, surrogate: Surrogate, draw: int
 ) -> tuple[Simulator, SurrogateRun]:
-    """Return the simulation of a configuration at its start, and what learns in it.
+    """Return the simulation of a configuration at its start, and its surrogate run.
 
-    The federation is that of the configuration's seed; `draw` is the seed of what the surrogate leaves to
-    chance.
+    The configuration's seed decides the federation, `draw` the speed and noise of the surrogate.
     """
     check_representable(config)
     population = populate(config, data, None, spec.size)
@@ -36,38 +35,38 @@ def surrogate_simulator(
 
 
 def check_representable(config: Config) -> None:
-    """Raise if a surrogate cannot stand in for the training of such runs, and say why."""
+    """Raise if a surrogate cannot replace training under this configuration, and say why."""
     cloud, method = config.cloud, config.method
     problems = []
     if cloud.schedule != "async" or config.federation.flat:
         problems.append(
-            f"a surrogate is for asynchronous methods with edges, and {method} is none; use hiflash or hifl"
+            f"a surrogate is for asynchronous methods with edges, and {method} is not one; "
+            "use hiflash or hifl"
         )
     elif cloud.mixing not in ("interpolate", "delta"):
         problems.append(
             "a surrogate follows the global model from update to update, and cloud.mixing = "
-            f'"{cloud.mixing}" makes it of several; use "interpolate" or "delta"'
+            f'"{cloud.mixing}" combines several updates; use "interpolate" or "delta"'
         )
     if config.stop.target == "none":
         problems.append("a surrogate is for runs with a target; set stop.target")
     elif config.stop.target == 1:
-        problems.append("a surrogate never gets everything right; set stop.target below 1")
+        problems.append("a surrogate never reaches an accuracy of 1; set stop.target below 1")
     if config.data.name == "none" or config.trainer == "none":
         problems.append(
-            'a surrogate stands in for training, and here is none; use data and no trainer "none"'
+            "a surrogate replaces training, and this configuration trains nothing; "
+            'use a data.name and a trainer other than "none"'
         )
     if config.mobility.active:
-        problems.append("a surrogate knows the edges' labels from the start; leave out mobility.*")
+        problems.append("a surrogate needs edges whose labels stay the same; leave out mobility.*")
     if config.client.batch_norm == "local":
         problems.append(
-            'a surrogate knows one model, and client.batch_norm = "local" makes many; leave it out'
+            'a surrogate follows one model, and client.batch_norm = "local" makes many; leave it out'
         )
     if config.attack.kind != "none":
-        problems.append("a surrogate knows no malicious clients; leave out attack.*")
+        problems.append("a surrogate cannot model malicious clients; leave out attack.*")
     if config.edge.aggregate != "mean":
-        problems.append(
-            "a surrogate takes an edge's model to be made by all its clients; leave out edge.aggregate"
-        )
+        problems.append("a surrogate models only the mean of an edge's clients; leave out edge.aggregate")
     if cloud.norm_bound != "none":
         problems.append("a surrogate's updates have no norm; leave out cloud.norm_bound")
     if problems:
@@ -75,7 +74,7 @@ def check_representable(config: Config) -> None:
 
 
 def edge_labels(population: Population) -> tuple[Floats, Floats]:
-    """Return the label distribution of every edge, and of all clients; one without clients has the latter."""
+    """Return the label distributions of every edge and of all clients; an empty edge gets the latter."""
     if population.labels is None:
         raise ConfigError('a surrogate looks at the labels of edges, and data.name = "none" has no labels')
     overall = population.labels.sum(axis=0) / population.labels.sum()

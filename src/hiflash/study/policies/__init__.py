@@ -1,4 +1,4 @@
-"""What a learned threshold policy is worth: against random and fixed thresholds and simple rules.
+"""Evaluates a learned threshold policy against random and fixed thresholds and simple rules.
 
 May import what study may import.
 """
@@ -24,7 +24,7 @@ __all__ = ["Evaluation", "Plan", "plan"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The runs of an evaluation that are finished, and what each did for its edges."""
+    """The finished runs of an evaluation, and the measures of their edges."""
 
     plan: Plan
     cells: list[Cell]
@@ -39,15 +39,15 @@ class Evaluation:
         results: Sequence[Result],
         progress: Callable[[int], None] | None = None,
     ) -> Evaluation:
-        """Return the evaluation of finished cells, with what their edges got."""
+        """Return the evaluation of finished cells; measures their edges."""
         return cls(plan, list(cells), list(results), measure_edges(cells, results, progress))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row per cell: its tags, every measure, and the shares of its edges, the fastest first."""
+        """Return a row per cell: tags, measures, and the shares of its edges from fast to slow."""
         return [_row(*each) for each in zip(self.cells, self.results, self.edges, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return tables by policy and dynamics, of the first condition on top, comparisons and verdicts."""
+        """Return tables by policy and dynamics, comparisons and verdicts; the first condition is on top."""
         rows = self.rows()
         reported = [row for row in rows if row["seed"] in self.plan.seeds]
         choice = [row for row in rows if row["seed"] in self.plan.choice_seeds]
@@ -78,7 +78,7 @@ class Evaluation:
         }
 
     def _agents(self) -> dict[str, dict[str, str]]:
-        """Return the name or file of the agent, and its digest, by condition; each has one."""
+        """Return the name and digest of the agent of every condition; a second agent is an error."""
         agents: dict[str, dict[str, str]] = {}
         for cell, result in zip(self.cells, self.results, strict=True):
             if cell.tags["policy"] != AGENT:
@@ -86,7 +86,7 @@ class Evaluation:
             acted = {"agent": cell.config.cloud.agent, "digest": result.agent or "unknown"}
             if agents.setdefault(cell.tags["condition"], acted) != acted:
                 raise RunError(
-                    f"{cell.name} was run with another agent ({acted['digest'][:12]}) than other seeds; "
+                    f"{cell.name} used another agent ({acted['digest'][:12]}) than the other seeds; "
                     "remove it and run it again"
                 )
         return agents

@@ -1,4 +1,4 @@
-"""What a finished run did for each edge: accuracy on its label mix, and how often it was turned away."""
+"""Measures a finished run edge by edge: accuracy on the edge's labels, grants and refusals."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ AGAIN = "remove its folder and run it again"
 def measure_edges(
     cells: Sequence[Cell], results: Sequence[Result], progress: Callable[[int], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Return what `edges.json` in the folder of every cell holds, in the order of the cells.
+    """Return the contents of `edges.json` for every cell, in the order of the cells.
 
-    What is not there yet is computed from the saved model and events, once per run. Runs with damaged files
-    are an error after all others are measured.
+    A missing file is computed once from the saved model and events of the run. Damaged runs raise an error
+    after all others are measured.
     """
     damaged: list[str] = []
     measured: dict[str, dict[str, Any]] = {}
@@ -42,7 +42,7 @@ def measure_edges(
         else:
             measured[cell.name] = there
     for group in waiting.values():
-        # No threshold is asked for: what became of an agent does not matter.
+        # Measuring needs no thresholds, so the agent of the run may be gone.
         federation = build(group[0][0].config.with_random_thresholds())
         try:
             durations = _durations(federation)
@@ -65,14 +65,14 @@ def edge_accuracy(
 ) -> list[float]:
     """Return the accuracy on each edge's label mix: the sum over classes of LD^m(c) times the recall of c.
 
-    An edge without samples has none, and is left out.
+    Edges without samples are left out.
     """
     mixes = [labels[list(cluster)].sum(axis=0) for cluster in clusters]
     return [float(mix @ np.asarray(recall) / mix.sum()) for mix in mixes if mix.sum()]
 
 
 def turned_away(events: Path, edges: int) -> dict[str, list[int]]:
-    """Return how often each edge was granted, was refused by the policy, and was not admitted."""
+    """Return the counts of grants, refusals by the policy, and waits of each edge."""
     counts = {name: [0] * edges for name in ("granted", "refused", "waited")}
     with events.open(encoding="utf-8") as lines:
         for line in lines:
@@ -83,7 +83,7 @@ def turned_away(events: Path, edges: int) -> dict[str, list[int]]:
 
 
 def _read(result: Result) -> dict[str, Any] | None:
-    """Return what is already known of this very run; what is damaged is measured again."""
+    """Return the saved measures of this run; None if they are missing, damaged or of another run."""
     if result.path is None or not (result.path / FILE).is_file():
         return None
     try:
@@ -96,7 +96,7 @@ def _read(result: Result) -> dict[str, Any] | None:
 
 
 def _federation_of(cell: Cell) -> str:
-    """Return what is equal for cells with the same clients, edges and test set: all but the cloud's rules."""
+    """Return a key for the federation of a cell: all settings except the cloud's."""
     settings: Mapping[str, Any] = cell.config.decisive()
     return json.dumps({key: value for key, value in settings.items() if not key.startswith("cloud.")})
 
@@ -137,7 +137,7 @@ def _saved_model(folder: Path, expected: str, federation: Federation) -> Weights
     try:
         weights = from_bytes(file.read_bytes(), federation.start.spec)
         if digest(weights) != expected:
-            raise ProtocolError("its digest is another")  # noqa: TRY301  # said below
+            raise ProtocolError("its digest does not match")  # noqa: TRY301  # said below
     except (OSError, ProtocolError) as error:
         raise DamageError(f"{file} is damaged ({error}); {AGAIN}") from error
     return weights

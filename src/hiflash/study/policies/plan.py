@@ -1,4 +1,4 @@
-"""Which runs show what a threshold policy is worth: every policy, condition and seed as a cell."""
+"""Plans the runs of an evaluation: one cell for every policy, condition and seed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ VARIED = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of an evaluation; the best fixed threshold is chosen on seeds that are not reported."""
+    """The cells of an evaluation; `choice_seeds` choose the best fixed threshold and are not reported."""
 
     cells: list[Cell]
     seeds: list[int]
@@ -65,7 +65,7 @@ class Plan:
 
 
 def is_fixed(policy: str) -> bool:
-    """Return whether a policy is one threshold for all."""
+    """Return whether a policy is a fixed threshold."""
     return policy.startswith("fixed-")
 
 
@@ -76,16 +76,16 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     **wanted: Any,
 ) -> Plan:
-    """Return the cells of an evaluation, or everything that is wrong with it.
+    """Return the cells of an evaluation, or raise an error with all its problems.
 
-    `wanted` has the keys of `FULL`. What it lacks is read from the file's section `[evaluate_agent]`, and
-    what that lacks is the full evaluation, or the quick one, which goes before the file.
+    `wanted` has the keys of `FULL`. Missing keys come from the file's section `[evaluate_agent]`, then from
+    `FULL`. With `quick`, `QUICK` takes the place of the file's section, except for the agent.
     """
     chosen = _chosen(config, quick, wanted)
     given = {**BASE, **read_settings(config), **flatten(settings or {})}
     for key, instead in VARIED.items():
         if key in given:
-            raise ConfigError(f"{key} is what an evaluation varies; use {instead}")
+            raise ConfigError(f"an evaluation varies {key} itself; use {instead}")
     seeds, choice = _seeds(chosen["seeds"], chosen["choice_seeds"])
     policies = _names("policies", chosen["policies"], POLICIES)
     runs = [(policy, seed) for seed in seeds for policy in policies]
@@ -115,7 +115,7 @@ def plan(
 
 
 def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
-    """Return the agent of every association and `ASSOCIATION-ENFORCE` that has its own; "" is the rest.
+    """Return agents by association or `ASSOCIATION-ENFORCE`; the agent under "" serves the rest.
 
     >>> parse_agents("auto,aware-discard=mnist")
     {'': 'auto', 'aware-discard': 'mnist'}
@@ -141,7 +141,7 @@ def parse_agents(agent: str | Mapping[str, str]) -> dict[str, str]:
 
 
 def _chosen(config: str | Path | None, quick: bool, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is evaluated: what is wanted, else what the file says, else the usual."""
+    """Return the choices of an evaluation: as wanted, else from the file, else the default."""
     file = read_plan(config, "evaluate_agent", tuple(FULL))
     if quick:
         file = {**QUICK, **{name: value for name, value in file.items() if name == "agent"}}
@@ -171,23 +171,23 @@ def _cell(
 
 
 def _check_useful(config: Config) -> None:
-    """Refuse what would give runs with nothing to measure."""
+    """Refuse settings whose runs have nothing to measure."""
     if config.stop.target == "none":
         raise ConfigError("an evaluation measures what it takes to reach stop.target; give one, e.g. 0.9")
     if config.trainer == "none" or config.data.name == "own":
         raise ConfigError(
-            "an evaluation trains on data that has a name, and here trainer is "
+            "an evaluation trains on a named dataset, and here trainer is "
             f"{config.trainer} and data.name {config.data.name}; use e.g. data.name mnist5k"
         )
 
 
 def _policy_settings(policy: str, agent: str) -> dict[str, Any]:
-    """Return what makes a cloud follow a policy."""
+    """Return the settings for a policy, with its agent."""
     return policy_settings(policy) | ({"cloud.agent": agent} if policy == AGENT else {})
 
 
 def _names(kind: str, names: Any, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
-    """Return the names that are asked for, all of which there are."""
+    """Return the names of a list; an unknown name is an error."""
     asked: list[str] = [str(name) for name in listed(kind, names)]
     unknown = [
         name for name in asked
@@ -212,6 +212,6 @@ def _seeds(seeds: Any, choice: Any) -> tuple[list[int], list[int]]:
     if max(reported + chosen_on) >= TRAINING_SEEDS:
         raise ConfigError(
             f"seeds must be below {TRAINING_SEEDS}, got {max(reported + chosen_on)}: "
-            "from there on agents are trained and chosen"
+            "training uses the seeds from there on"
         )
     return reported, chosen_on

@@ -1,4 +1,4 @@
-"""Means, intervals and paired differences over seeds, and which bars a learned policy clears."""
+"""Means, intervals and paired differences over seeds, and verdicts on a learned policy."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ PER_EDGE = ("applied_share", "refused_rate", "waited_rate")
 CONFIDENCE = 0.95
 BELOW_RANDOM = 25.0  # percent
 WORST_EDGE = 0.03  # of accuracy
-NOISE = 5.0  # percent: what "no worse within noise" must rule out
+NOISE = 5.0  # percent: "no worse within noise" must rule out a larger loss
 
 Row = Mapping[str, Any]
-"""What is known of one cell: tags, seed, every measure, whether it reached the target, shares of edges."""
+"""The numbers of one cell: tags, seed, measures, `reached`, and the shares of its edges."""
 
 
 def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """Return how many standard errors a two-sided interval reaches, by Student's t.
+    """Return the half-width of a two-sided interval in standard errors, by Student's t.
 
     >>> round(t_quantile(4), 3)
     2.776
     """
-    from scipy.stats import t  # here, because it takes long to load and most commands do without
+    from scipy.stats import t  # imported here: scipy loads slowly, and most commands do not need it
 
     return float(t.ppf((1 + confidence) / 2, freedom))
 
 
 def describe(values: Sequence[float]) -> dict[str, Any]:
-    """Return mean, deviation of the sample and the interval of the mean; one value has only itself."""
+    """Return mean, sample deviation and interval of the mean; a single value has only a mean."""
     mean = fmean(values)
     if len(values) < 2:
         return {"mean": mean, "spread": None, "low": None, "high": None, "values": list(values)}
@@ -70,7 +70,7 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Any]]]:
             "seeds": [run["seed"] for run in runs],
             "runs": len(runs),
             "reached": sum(run["reached"] for run in runs),
-            # Edge 3 of one seed is not edge 3 of another; the fastest is the fastest.
+            # By rank, because edge 3 of one seed is not edge 3 of another.
             "edges_fast_to_slow": {
                 name: [fmean(rank) for rank in zip(*(run[name] for run in runs), strict=True)]
                 for name in PER_EDGE
@@ -80,7 +80,7 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def paired(ours: Sequence[Row], theirs: Sequence[Row], measure: str) -> dict[str, Any]:
-    """Return the difference ours - theirs of the seeds that both have, also in percent of theirs."""
+    """Return the difference ours - theirs over their common seeds, also in percent of theirs."""
     left, right = ({row["seed"]: row[measure] for row in rows} for rows in (ours, theirs))
     seeds = [seed for seed in left if seed in right]
     told = describe([left[seed] - right[seed] for seed in seeds])
@@ -93,10 +93,10 @@ def paired(ours: Sequence[Row], theirs: Sequence[Row], measure: str) -> dict[str
 
 
 def judge(rows: Sequence[Row], choice: Sequence[Row]) -> dict[str, Any]:
-    """Return what one dynamics of one condition shows: the best fixed threshold, differences and bars.
+    """Return the best fixed threshold, differences and bars for one dynamics of one condition.
 
-    `choice` are runs of fixed thresholds on seeds of their own. Without any, the best is that of the
-    reported seeds: chosen in hindsight, which favours it.
+    `choice` are runs of fixed thresholds on seeds of their own. Without them, the best threshold is chosen on
+    the reported seeds, in hindsight, which favours it.
     """
     by_policy = _by_policy(rows)
     hindsight = not choice
@@ -107,10 +107,10 @@ def judge(rows: Sequence[Row], choice: Sequence[Row]) -> dict[str, Any]:
         told |= _choose(fixed, seeds)
     ours, best = by_policy.get(AGENT, []), by_policy.get(told["best_fixed"] or "", [])
     bars = []
-    if _meet(ours, by_policy.get("random", [])):
+    if _share_seeds(ours, by_policy.get("random", [])):
         told["against_random"] = paired(ours, by_policy["random"], "total_cost")
         bars.append(_random_bar(told["against_random"], ours))
-    if _meet(ours, best):
+    if _share_seeds(ours, best):
         told["against_best_fixed"] = paired(ours, best, "total_cost")
         told["worst_edge"] = paired(ours, best, "worst_edge_accuracy")
         bars.append(_fixed_bar(told["against_best_fixed"], ours, told["best_fixed"]))
@@ -126,7 +126,7 @@ def _by_policy(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _choose(fixed: Mapping[str, Sequence[Row]], seeds: set[int]) -> dict[str, Any]:
-    """Return the cheapest threshold; one whose runs ended at their budget cost more than they tell."""
+    """Return the cheapest threshold. Runs that miss the target understate its cost, so they rank last."""
     means, missed = {}, {}
     for policy, runs in fixed.items():
         counted = [run for run in runs if run["seed"] in seeds]
@@ -136,7 +136,7 @@ def _choose(fixed: Mapping[str, Sequence[Row]], seeds: set[int]) -> dict[str, An
     return {"best_fixed": best, "chosen_on": sorted(seeds), "choice": means}
 
 
-def _meet(ours: Sequence[Row], theirs: Sequence[Row]) -> bool:
+def _share_seeds(ours: Sequence[Row], theirs: Sequence[Row]) -> bool:
     return bool({row["seed"] for row in ours} & {row["seed"] for row in theirs})
 
 
@@ -172,14 +172,14 @@ def _edge_bar(difference: Row, best: str) -> dict[str, Any]:
 
 def _bar(bar: str, outcome: str, said: str, ours: Sequence[Row]) -> dict[str, Any]:
     unreached = sum(not row["reached"] for row in ours)
-    if unreached:  # its cost would have gone on rising
+    if unreached:  # these runs ended early, so their cost is too low
         outcome = "missed"
         said += f"; the agent did not reach the target in {unreached} of {len(ours)} runs"
     return {"bar": bar, "outcome": outcome, "said": said}
 
 
 def _known(difference: Row) -> bool:
-    """Return whether there is an interval: a single seed has none, and shows nothing."""
+    """Return whether there is an interval; a single seed has none."""
     return difference["low"] is not None
 
 
