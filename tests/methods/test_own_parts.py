@@ -99,7 +99,7 @@ def test_a_part_is_made_by_a_function_and_a_method_of_settings() -> None:
         hiflash.register_threshold("odd", 3)
     with pytest.raises(ConfigError, match="the method odd needs settings by key, got list"):
         hiflash.register_method("odd", "about", ["cloud.alpha"])
-    with pytest.raises(ConfigError, match="is named with lower-case letters"):
+    with pytest.raises(ConfigError, match="has lower-case letters"):
         hiflash.register_mixing(3, lambda config, trained: Rule(np.copy))
 
 

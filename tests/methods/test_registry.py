@@ -50,7 +50,7 @@ def test_a_method_with_wrong_settings_is_refused_and_not_kept() -> None:
 
 @pytest.mark.parametrize("name", ["Upper", "", "a b", "../x", "9lives"])
 def test_names_are_plain(name: str) -> None:
-    with pytest.raises(ConfigError, match="the name of a .* has lower-case letters"):
+    with pytest.raises(ConfigError, match=r"the name of a .* has lower-case letters"):
         hiflash.register_mixing(name, lambda config, trained: Newest())
 
 

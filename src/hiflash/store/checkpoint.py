@@ -25,7 +25,13 @@ __all__ = ["FORMAT", "load_checkpoint", "save_checkpoint"]
 
 FORMAT = 2
 
-MESSAGES = {name: getattr(messages, name) for name in messages.__all__ if name not in ("Model", "Weights")}
+
+def _is_message(kind: object) -> bool:
+    """Return whether this is a kind of message: no union of kinds, and no promise, whose kinds are records."""
+    return isinstance(kind, type) and kind is not messages.Promise
+
+
+MESSAGES = {name: kind for name in messages.__all__ if _is_message(kind := getattr(messages, name))}
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hiflash.core.thresholds.observation import observe, waits_for_nobody
+from hiflash.core.thresholds.observation import observe, refusal_would_stall
 from hiflash.core.thresholds.policy import CloudView, LeaseView
 from hiflash.messages import EdgeCosts
 
@@ -63,6 +63,6 @@ def test_refusing_the_faster_half_is_waiting_for_nobody(durations, edge, waits):
         for m, duration in enumerate(durations)
         if duration
     }
-    assert waits_for_nobody(observe(view(costs=costs), edge)) == waits
+    assert refusal_would_stall(observe(view(costs=costs), edge)) == waits
     running = LeaseView(edge=(edge + 1) % 3, base_version=6, threshold=3, granted_at=4.9, eta=5.4)
-    assert not waits_for_nobody(observe(view((running,), costs), edge))
+    assert not refusal_would_stall(observe(view((running,), costs), edge))

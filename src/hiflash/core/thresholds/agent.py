@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hiflash.core.state import Stateful
-from hiflash.core.thresholds.observation import CHECKING_IN, FEATURES, REMAINING, observe, waits_for_nobody
+from hiflash.core.thresholds.observation import CHECKING_IN, FEATURES, REMAINING, observe, refusal_would_stall
 from hiflash.core.thresholds.policy import CloudView
 from hiflash.errors import ConfigError, RunError
 from hiflash.messages import Weights
@@ -74,7 +74,7 @@ def permitted(values: Weights, state: Weights) -> Weights:
 
     An agent that was trained with other edges may value all of these low. It would refuse them for ever.
     """
-    if waits_for_nobody(state):
+    if refusal_would_stall(state):
         values[0] = -np.inf
     return values
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from hiflash.core.thresholds.policy import CloudView
 
-__all__ = ["CHECKING_IN", "FEATURES", "LIMIT", "REMAINING", "observe", "waits_for_nobody"]
+__all__ = ["CHECKING_IN", "FEATURES", "LIMIT", "REMAINING", "observe", "refusal_would_stall"]
 
 FEATURES = 5
 DURATION, REMAINING, CHECKING_IN = 2, 3, 4  # positions of T_train, T_rem and checking_in
@@ -39,7 +39,7 @@ def observe(view: CloudView, edge: int | None) -> npt.NDArray[np.float32]:
     return seen if max(state) <= LIMIT else np.minimum(seen, np.float32(LIMIT))
 
 
-def waits_for_nobody(state: npt.NDArray[np.float32]) -> bool:
+def refusal_would_stall(state: npt.NDArray[np.float32]) -> bool:
     """Return whether refusing the edge that checks in would stall an idle cloud.
 
     It would if no edge runs, and more than half of the edges with declared costs take at least as long as
