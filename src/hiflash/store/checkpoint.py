@@ -27,7 +27,7 @@ FORMAT = 2
 
 
 def _is_message(kind: object) -> bool:
-    """Return whether this is a kind of message: no union of kinds, and no promise, whose kinds are records."""
+    """Return whether this is a kind of message: no union, and no promise, whose kinds are records."""
     return isinstance(kind, type) and kind is not messages.Promise
 
 
