@@ -267,7 +267,7 @@ def problems(**given: Any) -> list[str]:
         ),
         (
             {"attack.kind": "nan", "attack.share": 0.001},
-            "attack.share = 0.001 of federation.clients = 100 is less than one client",
+            "attack.share = 0.001 of federation.clients = 100 is less than one client; raise it",
         ),
     ],
 )

@@ -77,7 +77,7 @@ def test_what_is_checked_fits_the_federation_or_is_as_asked() -> None:
         ({"check_policies": "skip-10"}, r"cloud.skipped \(10\) must be less than federation.edges \(10\)"),
         (
             {"settings": {"method": "fedavg"}},
-            "for asynchronous methods with edges, and fedavg is not one; use",
+            "for asynchronous methods with edges, and fedavg is not one;",
         ),
         ({"settings": {"method": "fedasync"}}, "asynchronous methods with edges, and fedasync is not one"),
         ({"settings": {"cloud.mixing": "buffer"}}, 'cloud.mixing = "buffer" combines several updates; use'),

@@ -59,7 +59,5 @@ def test_other_numbers_than_those_saved_are_refused(tmp_path: Path) -> None:
     text = (tmp_path / "s.json").read_text()
     for old, new in (("-3.1", "-3.3"), ('"mnist"', '"mnisu"'), ('"sha256": "', '"sha256": "0')):
         (tmp_path / "s.json").write_text(text.replace(old, new))
-        with pytest.raises(
-            ConfigError, match=r"s\.json is damaged or was edited: its checksum does not match"
-        ):
+        with pytest.raises(ConfigError, match=r"s\.json is damaged or was edited: its checksum does not"):
             load_surrogate(tmp_path / "s.json", Config())
