@@ -50,7 +50,7 @@ class DamageError(RunError):
 
 
 class ProtocolError(HiFlashError):
-    """An event or a value that breaks the protocol between clients, edges, cloud and engine."""
+    """An event or a value that breaks the protocol between clients, edges and cloud."""
 
 
 class Paused(Exception):  # noqa: N818  # not an error: the run can go on from where it stopped

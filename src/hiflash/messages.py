@@ -327,7 +327,7 @@ class Received(NamedTuple):
     """An answer of the cloud reaches its edge.
 
     `took_s` is the transfer time of the model in seconds: the download for a grant, the upload for a verdict,
-    None if it is unknown. The edge's engine measures it: the clocks of two machines cannot be subtracted.
+    None if it is unknown. Whoever runs the edge measures it: the clocks of two machines cannot be subtracted.
     """
 
     answer: CloudAnswer
@@ -350,7 +350,7 @@ class Recluster:
 
 
 CloudEvent: TypeAlias = Hello | CheckIn | Upload | Progress | Abandon | ClusterChange | Slot | Measured
-CloudAnswer: TypeAlias = Grant | Refuse | Verdict | Proceed | Cancel
-CloudEffect: TypeAlias = CloudAnswer | Welcome | Expired | RoundApplied | Measure
+CloudAnswer: TypeAlias = Grant | Refuse | Verdict | Proceed | Cancel | Welcome
+CloudEffect: TypeAlias = CloudAnswer | Expired | RoundApplied | Measure
 EdgeEvent: TypeAlias = Ask | Received | ClientUpdate | Deadline | Report | Recluster
 EdgeEffect: TypeAlias = CheckIn | Round | Progress | Upload | Abandon

@@ -120,7 +120,7 @@ def test_a_range_rises_from_above_zero_to_its_bound(key: str, pair: Any) -> None
         ("client.batch", 10**8, "must be a whole number from 1 to 10,000,000, got 100000000."),
         ("client.lr", 1e300, "must be in (0, 1e12], got 1e+300."),
         ("resources.slot_s", 1e-300, "must be in [0.0001, 1e12], got 1e-300."),
-        ("edge.edge_rounds", [], "a list of 1 to 1,000 numbers, each a whole number from 1 to 10,000,000"),
+        ("edge.edge_rounds", [], "a list of 1 to 1,000 numbers, each a whole number from 1 to 200"),
         ("cloud.hinge", [1], "must be a list of 2 numbers, each in [0, 1e6]"),
         ("cloud.threshold", -1, 'must be a whole number from 0 to 1,000,000, "inf", '),
         ("data.name", "cifar", '"mnist5k", "mnist", "cifar10", "femnist" or "none", got'),

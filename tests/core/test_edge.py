@@ -30,6 +30,7 @@ from hiflash.messages import (
     Slot,
     Upload,
     Verdict,
+    Welcome,
 )
 
 MEANS = Estimates(compute_s=10.0, send_s=5.0, round_s=4.0, down_s=1.0, up_s=2.0)
@@ -576,7 +577,7 @@ def test_an_edge_draws_its_rounds_at_set_up_and_keeps_them():
         drawn = edge.rounds
         ask(edge, 0.0)
         tell(edge, grant(edge))
-        ask(edge, 1.0)
+        assert edge.handle(Ask(1.0)) == []
         assert edge.rounds == drawn
         rounds.add(drawn)
     assert rounds == {1, 2, 3}
@@ -648,3 +649,26 @@ def test_an_edge_declares_the_samples_of_its_whole_cluster():
 
 def test_an_edge_without_a_deadline_waits_for_ever():
     assert begin(make()).deadline == math.inf
+
+
+def test_an_edge_with_a_lease_does_not_ask_for_another():
+    edge = make(clients=[0])
+    begin(edge)
+    before = repr(edge.snapshot())
+    assert edge.handle(Ask(1.0)) == []
+    assert repr(edge.snapshot()) == before
+
+
+def test_nothing_ends_a_round_that_has_not_begun():
+    edge = make(clients=[0], rounds=[2], asks_between_rounds=True, deadline_s=10.0)
+    finish(edge, begin(edge))  # it waits for Proceed, and round 1 has not begun
+    assert edge.handle(Deadline(1, 1, 11.0)) == []
+    assert edge.handle(Report(1, 1, (0,), Promise(), 1.0, 1.0, 11.0)) == []
+    (opened,) = tell(edge, Proceed(1, 1, 12.0))
+    assert opened.index == 1
+
+
+def test_a_restarted_edge_counts_its_requests_on_from_the_welcome():
+    edge = make(clients=[0])
+    assert tell(edge, Welcome(1, 7, 0.0)) == []
+    assert ask(edge, 1.0).request_id == 8

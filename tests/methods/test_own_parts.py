@@ -77,9 +77,10 @@ def test_a_threshold_that_is_none_is_named(threshold: Any, run_tiny: Any) -> Non
 
 
 @pytest.mark.parametrize("threshold", [2, 2.0, np.int64(2), np.float32(2)])
-def test_any_kind_of_number_is_a_threshold(threshold: Any, run_tiny: Any) -> None:
+def test_any_kind_of_number_is_a_threshold(threshold: Any, run_tiny: Any, tmp_path: Any) -> None:
     hiflash.register_threshold("two", lambda config: Policy(lambda edge: threshold))
-    assert run_tiny(**{"cloud.threshold": "two"}).digest == run_tiny(**{"cloud.threshold": 2}).digest
+    mine = run_tiny(directory=tmp_path / "two", checkpoint_s=1e-6, **{"cloud.threshold": "two"})
+    assert mine.digest == run_tiny(**{"cloud.threshold": 2}).digest
 
 
 @pytest.mark.parametrize("made", [None, 3, Rule, object()])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from hiflash.errors import StorageError
 from hiflash.report import compare_figures, figures
 from hiflash.report.compare_figures import draw_compare
 from hiflash.report.figures import draw_run
@@ -61,7 +62,7 @@ def test_a_failed_save_keeps_the_old_figure(
         raise OSError("disk full")
 
     monkeypatch.setattr(Figure, "savefig", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(StorageError, match="run.png cannot be written: disk full"):
         draw_run(make_result(), tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run.png"]
     assert old.read_bytes() == b"old"

@@ -476,7 +476,10 @@ def test_a_run_on_the_move_is_the_same_with_two_workers_and_when_resumed(
             "must be at most 500,000,000, got 501,000,000",
         ),
         ({"method": "centralized", "mobility.absent": 0.5}, "centralized has none; leave it out"),
-        ({"method": "fedat", "mobility.absent": 0.5}, "the tiers of fedat (federation.association"),
+        (
+            {"method": "fedat", "mobility.absent": 0.5},
+            "the edges of fedat are latency tiers (federation.association",
+        ),
     ],
 )
 def test_impossible_settings_are_refused(given: dict[str, Any], said: str) -> None:

@@ -209,7 +209,7 @@ def test_what_a_users_own_code_raises_passes_through(mine: dict[str, Any]) -> No
 
 def test_a_batch_of_one_sample_is_refused_before_batch_norm_sees_it(tmp_path: Path) -> None:
     # 300 samples for 12 clients are 25 each: three batches of 8 and one of 1.
-    last = r"with client\.batch = 8 the last batch of client 0, who has 25, is one; choose another"
+    last = r"with client\.batch = 8 the last batch of client 0, with 25 samples, is one; choose another"
     with pytest.raises(ConfigError, match=f"BatchNorm cannot train on a batch of one sample, and {last}"):
         run(model=make_norm_model, directory=tmp_path / "r")
     assert not (tmp_path / "r").exists()

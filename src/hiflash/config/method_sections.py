@@ -92,8 +92,11 @@ class Aggregation(Section):
 class EdgeSection(Aggregation):
     """What an edge does with a lease."""
 
+    # The promises of a lease form a chain, which executors and checkpoints walk down: 200 is deep enough.
     edge_rounds: Annotated[
-        tuple[Count, ...], BeforeValidator(as_tuple), Field(min_length=1, max_length=1000)
+        tuple[Annotated[int, Field(ge=1, le=200)], ...],
+        BeforeValidator(as_tuple),
+        Field(min_length=1, max_length=1000),
     ] = setting((1, 2, 3), "H, each edge draws its number of edge rounds from these")
     redraw: Literal["setup", "grant"] = setting("setup", "when H is drawn")
     clients_per_round: Count | Literal["all"] = setting("all", "clients drawn for each edge round")

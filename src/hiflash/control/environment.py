@@ -16,7 +16,7 @@ from hiflash.control.surrogate.file import load_surrogate
 from hiflash.control.surrogate.model import Surrogate
 from hiflash.control.surrogate.stand_in import surrogate_simulator
 from hiflash.core.async_cloud import AsyncCloud
-from hiflash.core.state import Stateful
+from hiflash.core.state import Attempt, Stateful
 from hiflash.core.thresholds.observation import FEATURES, LIMIT, observe
 from hiflash.core.thresholds.policy import REFUSE, CloudView
 from hiflash.errors import ConfigError
@@ -128,17 +128,20 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         learning, cloud, timelines = self._learning, self._cloud, self.simulator.timelines
         if learning is None:
             return self.progress()
-        weights, version, held = cloud.weights, cloud.version, cloud.mixing.snapshot()
-        for lease in sorted(cloud.leases.values(), key=lambda lease: timelines[lease.lease_id].arrives_at):
-            staleness = version - lease.base_version
-            if staleness > lease.threshold:
-                continue
-            rounds = len(timelines[lease.lease_id].rounds)
-            trained = learning.train(lease.edge, lease.received, rounds)
-            mixed = cloud.mixing.mix(weights, trained, lease.base, lease.edge, staleness)
-            if mixed is not None:
-                weights, version = mixed, version + 1
-        cloud.mixing.restore(held)
+        weights, version = cloud.weights, cloud.version
+        with Attempt(cloud.mixing) as attempt:
+            for lease in sorted(
+                cloud.leases.values(), key=lambda lease: timelines[lease.lease_id].arrives_at
+            ):
+                staleness = version - lease.base_version
+                if staleness > lease.threshold:
+                    continue
+                rounds = len(timelines[lease.lease_id].rounds)
+                trained = learning.train(lease.edge, lease.received, rounds)
+                mixed = cloud.mixing.mix(weights, trained, lease.base, lease.edge, staleness)
+                if mixed is not None:
+                    weights, version = mixed, version + 1
+            attempt.undo()
         return learning.progress(weights)
 
     def close(self) -> None:

@@ -147,16 +147,13 @@ class AsyncCloud(Cloud):
         return [self._grant(edge, threshold, now)]
 
     def _decide(self, view: CloudView, edge: int) -> float:
-        """Return the policy's threshold; if the policy fails, its state stays as before."""
-        with Attempt(self.policy):
-            threshold = self.policy.decide(view, edge)
-            number = isinstance(threshold, int | float | np.integer | np.floating)
-            if not (number and (threshold >= 0 or threshold == REFUSE)):
-                raise ProtocolError(
-                    f"{type(self.policy).__name__}.decide must return a number >= 0, or {REFUSE} to refuse, "
-                    f"got {str(threshold)[:60]}"
-                )
-            return threshold
+        """Return the policy's threshold; a policy that fails keeps the state that it had before."""
+        before = self.policy.snapshot()
+        try:
+            return _threshold(self.policy.decide(view, edge), self.policy)
+        except BaseException:
+            self.policy.restore(before)
+            raise
 
     def _progress(self, call: Progress) -> list[CloudEffect]:
         lease = self.leases.get(call.lease_id)
@@ -164,7 +161,7 @@ class AsyncCloud(Cloud):
             lease = None  # an edge can neither inspect nor end another edge's lease
         if self.enforce == "cancel" and (lease is None or self.stale(call.lease_id)):
             if lease is not None:
-                self._end(lease, "cancelled", call.now)
+                self._end(lease, "cancelled", call.now)  # `Cancel` tells it: no `Expired` beside it
             return [Cancel(call.edge, call.lease_id, call.now)]
         return [Proceed(call.edge, call.lease_id, call.now)]
 
@@ -206,3 +203,15 @@ class AsyncCloud(Cloud):
         self, lease: Lease, status: Literal["applied", "buffered"], staleness: int, now: float
     ) -> Verdict:
         return Verdict(lease.edge, lease.lease_id, status, staleness, self.version, "", now)
+
+
+def _threshold(answer: object, policy: ThresholdPolicy) -> float:
+    """Return a policy's answer as a plain number, which checkpoints can hold, if it is a threshold."""
+    if isinstance(answer, np.generic):
+        answer = answer.item()
+    if isinstance(answer, (int, float)) and (answer >= 0 or answer == REFUSE):
+        return answer
+    raise ProtocolError(
+        f"{type(policy).__name__}.decide must return a number >= 0, or {REFUSE} to refuse, "
+        f"got {str(answer)[:60]}"
+    )

@@ -33,6 +33,7 @@ from hiflash.messages import (
     Upload,
     Verdict,
     Weights,
+    Welcome,
 )
 from hiflash.seeding import once
 
@@ -124,7 +125,7 @@ class Edge(Stateful):
         self.awaiting = 0  # the lease whose verdict is still to come
 
     def handle(self, event: EdgeEvent) -> list[EdgeEffect]:
-        """Take one event and return its effects; a late or repeated event changes nothing."""
+        """Take one event and return its effects; late or repeated answers and updates change nothing."""
         match event:
             case Received():
                 return self._receive(event)
@@ -139,7 +140,7 @@ class Edge(Stateful):
             case Deadline():
                 return self._close(event.now) if self._of_this_round(event.lease_id, event.round) else []
             case Ask():
-                return [self._check_in(event.now)]
+                return [] if self.grant is not None else [self._check_in(event.now)]
             case Recluster():
                 self._recluster(event)
                 return []
@@ -186,6 +187,9 @@ class Edge(Stateful):
                         self.estimates = self.estimates.observe_up(received.took_s)
                     self.awaiting = 0
                 return []
+            case Welcome():
+                self.request_id = max(self.request_id, answer.request_id)
+                return []
             case Refuse():
                 return [self._check_in(now)] if answer.request_id == self.request_id else []
             case Proceed():
@@ -227,7 +231,8 @@ class Edge(Stateful):
         return self.grant is not None and self.grant.lease_id == lease_id
 
     def _of_this_round(self, lease_id: int, index: int) -> bool:
-        return self._current(lease_id) and index == self.index
+        # Between rounds nobody is expected: the next one has not begun.
+        return self._current(lease_id) and index == self.index and bool(self.expected)
 
     def _accept(self, grant: Grant, now: float) -> list[EdgeEffect]:
         self.grant, self.index, self.model, self.seen = grant, 0, grant.weights, set()

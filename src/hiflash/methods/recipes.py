@@ -1,4 +1,4 @@
-"""Methods are recipes: each is a set of settings for the same engine."""
+"""Methods are recipes: each is a set of settings over the same parts."""
 
 from __future__ import annotations
 

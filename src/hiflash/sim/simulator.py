@@ -362,7 +362,7 @@ class Simulator(Stateful):
     def _hand_in(self, last: Upload | Abandon, finished: Finished | None = None) -> None:
         """Give the cloud the last message of a lease, with the check-in for the next lease.
 
-        A rejected upload changes nothing, so it does not matter whether it was computed.
+        A stale upload changes nothing, so it does not matter whether it was computed.
         """
         del self.timelines[last.lease_id]
         again = last.check_in

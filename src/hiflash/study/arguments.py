@@ -111,13 +111,15 @@ def _watcher(value: object) -> str | None:
 def _seeds(value: object) -> str | None:
     if _is_whole(value):
         return None if 1 <= value <= MOST_CELLS else f"must be in 1..{MOST_CELLS}, or a list of seeds"
-    return _seed_list(value)
+    if _seed_list(value) is None:
+        return None
+    return "must be a whole number >= 1 or a list of seeds, like 3 or [0, 1, 2]"
 
 
 def _seed_list(value: object) -> str | None:
     if isinstance(value, Sequence) and 1 <= len(value) <= MOST_CELLS and all(map(_is_whole, value)):
         return None
-    return "must be a whole number >= 1 or a list of seeds, like 3 or [0, 1, 2]"
+    return "must be a list of seeds, like [0, 1, 2]"
 
 
 def _names(value: object) -> str | None:

@@ -106,8 +106,16 @@ def calibrate(
 
     The runs stay in `directory`. A second call resumes interrupted runs and does not repeat finished ones.
     """
-    check_arguments(file=config, folder=directory, processes=processes, watcher=watcher, pause=pause)
-    check_arguments(fit_seeds=fit_seeds, check_seeds=check_seeds, check_policies=check_policies)
+    check_arguments(
+        file=config,
+        folder=directory,
+        processes=processes,
+        watcher=watcher,
+        pause=pause,
+        fit_seeds=fit_seeds,
+        check_seeds=check_seeds,
+        check_policies=check_policies,
+    )
     cells = calibration_cells(
         config,
         fit_seeds=fit_seeds,

@@ -84,9 +84,20 @@ def compare(
     "cloud.mixing": "delta"}}`. Missing arguments come from the file's section `[compare]`. A method is run
     without the settings that do not apply to it. `run_cells` explains `directory` and `processes`.
     """
-    check_arguments(file=config, seeds=seeds, directory=directory, processes=processes, watcher=watcher)
-    check_arguments(pause=pause, data=data, model=model, indices=indices)
-    check_arguments(methods=methods, variants=variants, partitions=partitions)
+    check_arguments(
+        file=config,
+        seeds=seeds,
+        directory=directory,
+        processes=processes,
+        watcher=watcher,
+        pause=pause,
+        data=data,
+        model=model,
+        indices=indices,
+        methods=methods,
+        variants=variants,
+        partitions=partitions,
+    )
     settings, own = split_own(settings, data, model, indices)
     if indices is not None and partitions is not None:
         raise ConfigError("partitions and indices both assign samples to clients; leave one of them out")

@@ -45,8 +45,15 @@ def run(
     `directory` everything is saved there and the run can be resumed; without, nothing is written.
     `pause` is asked between events: true saves the state and raises `Paused`.
     """
-    check_arguments(config=config, data=data, model=model, indices=indices, directory=directory)
-    check_arguments(progress=progress, pause=pause)
+    check_arguments(
+        config=config,
+        data=data,
+        model=model,
+        indices=indices,
+        directory=directory,
+        progress=progress,
+        pause=pause,
+    )
     if directory is not None:
         check_name(Path(directory).name)
     # `data` and `model` are sections of the configuration too.
@@ -84,8 +91,9 @@ def resume(
 
     Workers and executor may be others than before.
     """
-    check_arguments(folder=directory, own_data=data, own_model=model, indices=indices)
-    check_arguments(progress=progress, pause=pause)
+    check_arguments(
+        folder=directory, own_data=data, own_model=model, indices=indices, progress=progress, pause=pause
+    )
     if is_finished(Path(directory)):
         return read_result(Path(directory))
     folder = RunDirectory.open(Path(directory))

@@ -45,7 +45,7 @@ def run_cells(
     With a `directory` every cell is saved there: calling again goes on with what was interrupted and does
     not repeat what is finished. A cell with damaged files does not keep the others from running, and is an
     error at the end. More than one process needs a `directory` and data that the configuration
-    names; `own` data, models or parts, and registered methods, stay in this process.
+    names; `own` data, models or indices, and registered methods, stay in this process.
     """
     watcher, pause = watcher or Watcher(), pause or (lambda: False)
     own = {name: value for name, value in (own or {}).items() if value is not None}
@@ -183,7 +183,7 @@ def _run_here(
     }
     path = None if folder is None else folder / cell.name
     if path is not None and path.exists():
-        result = resume(path, executor=cell.config.executor, **common)
+        result = resume(path, workers=cell.config.workers, executor=cell.config.executor, **common)
     else:
         result = run(cell.config, directory=path, **common)
     watcher.finished(cell.name, result.to_dict())

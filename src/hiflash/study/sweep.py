@@ -99,8 +99,19 @@ def sweep(
     `grid={"cloud.alpha": [0.5, 0.7], "cloud.penalty": [0.9, 1.0]}` makes four points. Missing
     arguments come from the file's section `[sweep]`. `run_cells` explains `directory` and `processes`.
     """
-    check_arguments(file=config, seeds=seeds, directory=directory, processes=processes, watcher=watcher)
-    check_arguments(pause=pause, data=data, model=model, indices=indices, grid=grid, by=by)
+    check_arguments(
+        file=config,
+        seeds=seeds,
+        directory=directory,
+        processes=processes,
+        watcher=watcher,
+        pause=pause,
+        data=data,
+        model=model,
+        indices=indices,
+        grid=grid,
+        by=by,
+    )
     settings, own = split_own(settings, data, model, indices)
     cells = sweep_cells(config, grid=grid, seeds=seeds, settings=settings)
     by = chosen_metric(config, by, cells)

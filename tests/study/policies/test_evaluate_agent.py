@@ -87,7 +87,7 @@ def test_the_worst_edge_is_measured_on_the_saved_model(
     edges, result = (json.loads((cell / f"{name}.json").read_text()) for name in ("edges", "result"))
     assert told["fixed-2"]["static"]["worst_edge_accuracy"]["mean"] == min(edges["edge_accuracy"])
     federation = build(Config.load(cell / "config.toml"))
-    recall = federation.recall(from_bytes((cell / "model.safetensors").read_bytes(), federation.spec))
+    recall = federation.recall(from_bytes((cell / "model.safetensors").read_bytes(), federation.start.spec))
     federation.close()
     assert federation.data is not None
     tested = Counter(federation.data.y_test.tolist())
