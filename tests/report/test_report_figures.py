@@ -62,7 +62,7 @@ def test_a_failed_save_keeps_the_old_figure(
         raise OSError("disk full")
 
     monkeypatch.setattr(Figure, "savefig", fail)
-    with pytest.raises(StorageError, match="run.png cannot be written: disk full"):
+    with pytest.raises(StorageError, match=r"run\.png cannot be written: disk full"):
         draw_run(make_result(), tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run.png"]
     assert old.read_bytes() == b"old"

@@ -478,7 +478,7 @@ def test_a_run_on_the_move_is_the_same_with_two_workers_and_when_resumed(
         ({"method": "centralized", "mobility.absent": 0.5}, "centralized has none; leave it out"),
         (
             {"method": "fedat", "mobility.absent": 0.5},
-            "the edges of fedat are latency tiers (federation.association",
+            "the edges of fedat are latency tiers",
         ),
     ],
 )

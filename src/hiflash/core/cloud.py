@@ -108,19 +108,19 @@ class Cloud(Stateful):
         """Take one event and return its effects in order; an invalid event changes nothing."""
         self._check(event)
         effects = self._expire(event.now)
-        match event:
-            case CheckIn():
-                effects += self._check_in(event)
+        match event:  # the most frequent first
+            case Slot():
+                effects += self._slot(event)
             case Upload():
                 effects += self._upload(event)
+            case CheckIn():
+                effects += self._check_in(event)
             case Abandon():
                 effects += self._abandon(event)
             case Progress():
                 effects += self._progress(event)
             case ClusterChange():
                 self._recluster(event)
-            case Slot():
-                effects += self._slot(event)
             case Measured():
                 effects += self._measured(event)
             case Hello():
@@ -182,16 +182,16 @@ class Cloud(Stateful):
     def _check(self, event: CloudEvent) -> None:
         """Raise if an event comes from an unknown edge, before anything changes."""
         match event:
-            case CheckIn() | ClusterChange() | Hello():
-                edge = event.edge
-            case Upload(check_in=CheckIn()) | Abandon(check_in=CheckIn()):
-                edge = event.edge
-            case Upload() | Abandon() | Progress() | Slot() | Measured():
+            case Slot() | Progress() | Measured():
                 return
+            case Upload() | Abandon():
+                known = event.check_in is None or event.edge in self.examples
+            case CheckIn() | ClusterChange() | Hello():
+                known = event.edge in self.examples
             case _:
                 assert_never(event)
-        if edge not in self.examples:
-            raise ProtocolError(f"edge {edge} is not part of this federation")
+        if not known:
+            raise ProtocolError(f"edge {event.edge} is not part of this federation")
 
     def _check_in(self, check_in: CheckIn) -> list[CloudEffect]:
         edge = check_in.edge

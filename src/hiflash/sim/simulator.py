@@ -311,13 +311,10 @@ class Simulator(Stateful):
         """Begin an edge round and schedule its end. If its lease is too stale by now, nothing is trained."""
         timeline = self.timelines[opened.lease_id]
         timing = timeline.rounds[opened.index]
-        model = self.training.start(
-            opened,
-            timing.reporting,
-            self.edges[opened.edge].needed,
-            timeline.arrives_at,
-            wanted=not self.cloud.stale(opened.lease_id),
-        )
+        model = None
+        if self.training.trains:
+            needed, wanted = self.edges[opened.edge].needed, not self.cloud.stale(opened.lease_id)
+            model = self.training.start(opened, timing.reporting, needed, timeline.arrives_at, wanted=wanted)
         self._push(timing.ends_at, RoundEnd(opened.edge, opened.lease_id, opened.index, model))
 
     def _end_round(self, end: RoundEnd) -> None:
@@ -339,17 +336,17 @@ class Simulator(Stateful):
         self._from_edge(edge.handle(report))
 
     def _arrive(self, upload: Upload) -> None:
-        finished = None
-        if not self.cloud.stale(upload.lease_id):
-            rounds = len(self.timelines[upload.lease_id].rounds)
-            lease = self.cloud.leases[upload.lease_id]
-            finished = self.training.finish(upload, lease, rounds, self.now)
+        edge, lease_id, check_in = upload.edge, upload.lease_id, upload.check_in
+        model, examples, finished = upload.weights, upload.examples, None
+        if not self.cloud.stale(lease_id):
+            rounds = len(self.timelines[lease_id].rounds)
+            finished = self.training.finish(upload, self.cloud.leases[lease_id], rounds, self.now)
             if finished is None:
                 self.ledger.rejections["not finite"] += 1
-                self._give_up(Abandon(upload.edge, upload.lease_id, upload.check_in, self.now))
+                self._give_up(Abandon(edge, lease_id, check_in, self.now))
                 return
-            upload = replace(upload, weights=finished.model, examples=finished.examples)
-        self._hand_in(replace(upload, now=self.now), finished)
+            model, examples = finished.model, finished.examples
+        self._hand_in(Upload(edge, lease_id, model, examples, check_in, self.now), finished)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
