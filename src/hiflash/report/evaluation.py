@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hiflash.report.grid import Grid
-from hiflash.report.measures import MEASURES
+from hiflash.report.measures import EVALUATED, MEASURES
 from hiflash.report.units import count, goal, percent, spread
 
 __all__ = ["condition_title", "evaluation_tables", "markdown", "tables_of", "verdicts"]
@@ -15,16 +15,6 @@ __all__ = ["condition_title", "evaluation_tables", "markdown", "tables_of", "ver
 Told = Mapping[str, Any]
 """The object that `Evaluation.to_json` returns."""
 
-_COLUMNS = (
-    "total_cost",
-    "compute_cost",
-    "send_cost",
-    "time_cost",
-    "communications",
-    "virtual_s",
-    "client_steps",
-    "worst_edge_accuracy",
-)
 _ASSOCIATIONS = {"aware": "heterogeneity-aware", "noniid": "Edge-NonIID"}
 _EDGES = {
     "applied_share": "applied updates by edge",
@@ -120,7 +110,7 @@ def _grids(told: Told, edges: Sequence[str]) -> Iterator[Grid]:
 def _cost_grid(runs: Mapping[str, Any], title: str) -> Grid:
     whole = {policy: run for policy, run in runs.items() if run["reached"] == run["runs"]}
     columns = [("reached", [Text(f"{run['reached']}/{run['runs']}") for run in runs.values()])]
-    for name in _COLUMNS:
+    for name in EVALUATED:
         unit = MEASURES[name].unit
         pick = max if unit == "share" else min
         best = pick((run[name]["mean"] for run in whole.values()), default=None)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hiflash.report.units import Unit
 
-__all__ = ["COSTS", "MEASURES", "Measure"]
+__all__ = ["COSTS", "EVALUATED", "MEASURES", "Measure"]
 
 
 @dataclass(frozen=True)
@@ -44,3 +44,15 @@ MEASURES = {
 
 COSTS = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
 """What a run spends until it reaches a target; results, evaluations and targets all have these."""
+
+EVALUATED = (
+    "total_cost",
+    "compute_cost",
+    "send_cost",
+    "time_cost",
+    "communications",
+    "virtual_s",
+    "client_steps",
+    "worst_edge_accuracy",
+)
+"""The measures by which policies are compared, in the order of the tables."""

@@ -7,20 +7,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from hiflash.report.measures import EVALUATED
 from hiflash.study.policies.plan import AGENT, is_fixed
 
-__all__ = ["MEASURES", "describe", "judge", "paired", "t_quantile", "table"]
+__all__ = ["describe", "judge", "paired", "t_quantile", "table"]
 
-MEASURES = (
-    "total_cost",
-    "compute_cost",
-    "send_cost",
-    "time_cost",
-    "communications",
-    "virtual_s",
-    "client_steps",
-    "worst_edge_accuracy",
-)
 PER_EDGE = ("applied_share", "refused_rate", "waited_rate")
 CONFIDENCE = 0.95
 BELOW_RANDOM = 25.0  # percent
@@ -66,7 +57,7 @@ def table(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Any]]]:
     told: dict[str, dict[str, dict[str, Any]]] = {}
     for (policy, dynamics), runs in groups.items():
         told.setdefault(policy, {})[dynamics] = {
-            **{name: describe([run[name] for run in runs]) for name in MEASURES},
+            **{name: describe([run[name] for run in runs]) for name in EVALUATED},
             "seeds": [run["seed"] for run in runs],
             "runs": len(runs),
             "reached": sum(run["reached"] for run in runs),
