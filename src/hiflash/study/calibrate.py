@@ -14,7 +14,7 @@ from hiflash.control.surrogate.rehearsal import Rehearsal
 from hiflash.errors import ConfigError
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, Watcher, listed, policy_settings, seed_numbers
+from hiflash.study.cells import Cell, Watcher, listed, make_cells, policy_settings, seed_numbers
 from hiflash.study.run_cells import run_cells
 
 __all__ = ["CHECK_SEEDS", "FIT_SEEDS", "Calibration", "calibrate", "calibration_cells", "finish"]
@@ -160,18 +160,17 @@ def calibration_cells(
     wanted = [("fit", "random", seed) for seed in fit]
     wanted += [("fit", "uneven", seed) for seed in fit[: -(-len(fit) // 4)]]
     wanted += [("check", policy, seed) for policy in policies for seed in check]
-    cells, problems = [], {}
-    for use, policy, seed in wanted:
+
+    def make(each: tuple[str, str, int]) -> Cell:
+        use, policy, seed = each
+        acting = agent if policy == "agent" else {}
         try:
-            acting = agent if policy == "agent" else {}
             own = Config.load(None, {**given, **policy_settings(policy), **acting, "seed": seed})
         except ConfigError as error:
-            problems.update(dict.fromkeys(f"{policy}: {problem}" for problem in error.problems))
-        else:
-            cells.append(Cell(f"{policy}-s{seed}", own, {"use": use, "policy": policy}))
-    if problems:
-        raise ConfigError(list(problems))
-    return cells
+            raise ConfigError([f"{policy}: {problem}" for problem in error.problems]) from None
+        return Cell(f"{policy}-s{seed}", own, {"use": use, "policy": policy})
+
+    return make_cells(wanted, make)
 
 
 def finish(

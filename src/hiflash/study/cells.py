@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hiflash.config import Config
 from hiflash.errors import ConfigError
@@ -17,12 +17,15 @@ __all__ = [
     "Watcher",
     "check_count",
     "listed",
+    "make_cells",
     "policy_settings",
     "seed_numbers",
     "split_own",
 ]
 
 MOST_CELLS = 100_000
+
+Wanted = TypeVar("Wanted")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,19 @@ class Watcher:
 
     def finished(self, cell: str, result: Mapping[str, Any]) -> None:
         """Take note of a cell's result."""
+
+
+def make_cells(wanted: Iterable[Wanted], make: Callable[[Wanted], Cell]) -> list[Cell]:
+    """Return a cell for everything wanted, or raise one error with the problems of all."""
+    cells, problems = [], {}
+    for each in wanted:
+        try:
+            cells.append(make(each))
+        except ConfigError as error:
+            problems.update(dict.fromkeys(error.problems))
+    if problems:
+        raise ConfigError(list(problems))
+    return cells
 
 
 def listed(kind: str, names: Sequence[Any] | str) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hiflash.errors import ConfigError
 from hiflash.methods.recipes import METHODS
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, Watcher, check_count, listed, seed_numbers, split_own
+from hiflash.study.cells import Cell, Watcher, check_count, listed, make_cells, seed_numbers, split_own
 from hiflash.study.run_cells import run_cells
 
 __all__ = ["Comparison", "compare", "comparison_cells"]
@@ -148,17 +149,8 @@ def comparison_cells(
     _check_useful(given, recipes)
     numbers = seed_numbers(seeds)
     check_count(len(recipes) * len(numbers) * len(partitions or [None]))
-    cells: list[Cell] = []
-    problems: dict[str, None] = {}
-    for partition in [None] if partitions is None else partitions:
-        for label, recipe in recipes.items():
-            for seed in numbers:
-                try:
-                    cells.append(_cell(label, recipe, given, partition, seed))
-                except ConfigError as error:
-                    problems |= dict.fromkeys(error.problems)
-    if problems:
-        raise ConfigError(list(problems))
+    wanted = product([None] if partitions is None else partitions, recipes, numbers)
+    cells = make_cells(wanted, lambda each: _cell(each[1], recipes[each[1]], given, each[0], each[2]))
     # A run on pooled data is the same for every partition.
     return list({cell.name: cell for cell in cells}.values())
 

@@ -17,7 +17,7 @@ from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, Watcher, check_count, listed, seed_numbers, split_own
+from hiflash.study.cells import Cell, Watcher, check_count, listed, make_cells, seed_numbers, split_own
 from hiflash.study.run_cells import run_cells
 
 __all__ = ["BY", "Sweep", "chosen_metric", "sweep", "sweep_cells"]
@@ -140,19 +140,14 @@ def sweep_cells(
         if key in above:
             raise ConfigError(f"{key} is given and swept over; leave one of them out")
     check_count(math.prod(len(values) for values in axes.values()) * len(numbers))
-    cells, problems = [], {}
-    for values in product(*axes.values()):
+
+    def make(wanted: tuple[Any, ...]) -> Cell:
+        *values, seed = wanted
         point = dict(zip(axes, values, strict=True))
-        for seed in numbers:
-            try:
-                own = Config.load(None, {**given, **point, "seed": seed})
-            except ConfigError as error:
-                problems.update(dict.fromkeys(error.problems))
-            else:
-                cells.append(Cell(_name(point, own), own, {"point": point}))
-    if problems:
-        raise ConfigError(list(problems))
-    return cells
+        own = Config.load(None, {**given, **point, "seed": seed})
+        return Cell(_name(point, own), own, {"point": point})
+
+    return make_cells(product(*axes.values(), numbers), make)
 
 
 def chosen_metric(config: str | Path | None, by: str | None, cells: Sequence[Cell]) -> str:

@@ -13,7 +13,7 @@ from hiflash.agents import TRAINING_SEEDS, from_anywhere
 from hiflash.config import Config
 from hiflash.config.settings import flatten, read_plan, read_settings
 from hiflash.errors import ConfigError
-from hiflash.study.cells import Cell, listed, policy_settings, seed_numbers
+from hiflash.study.cells import Cell, listed, make_cells, policy_settings, seed_numbers
 
 __all__ = ["AGENT", "POLICIES", "Plan", "is_fixed", "plan"]
 
@@ -102,14 +102,12 @@ def plan(
         f"{association}-{mode}": agents.get(f"{association}-{mode}", agents.get(association, agents[""]))
         for association, mode in conditions
     }
-    cells, problems = [], {}
-    for (association, mode), kind, (policy, seed) in product(conditions, dynamics, runs):
-        try:
-            cells.append(_cell(association, mode, kind, policy, seed, given, acting))
-        except ConfigError as error:
-            problems.update(dict.fromkeys(error.problems))
-    if problems:
-        raise ConfigError(list(problems))
+
+    def make(wanted: tuple[tuple[str, str], str, tuple[str, int]]) -> Cell:
+        (association, mode), kind, (policy, seed) = wanted
+        return _cell(association, mode, kind, policy, seed, given, acting)
+
+    cells = make_cells(product(conditions, dynamics, runs), make)
     _check_useful(cells[0].config)
     return Plan(cells, seeds, choice)
 
