@@ -17,7 +17,12 @@ SOON_S = 5.0
 NOISE_S = 5.0  # for a machine that has other things to do
 CROWD = ["--trainer=none", "--data.name=none", "--federation.clients=2000000", "--federation.edges=1000"]
 CELLS = ["--trainer=none", "--data.name=none", "--federation.clients=100000", "--federation.edges=100"]
-LONG = ["--stop.target=none", "--stop.communications=100000", "--checkpoint_s=0.5"]
+LONG = [
+    "--stop.target=none",
+    "--stop.communications=10000000",
+    "--stop.client_steps=none",
+    "--checkpoint_s=0.5",
+]
 
 
 def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
@@ -102,13 +107,17 @@ def test_a_sweep_that_runs(tmp_path: Path) -> None:
     ("words", "delay_s"),
     [
         (["associate", "--federation.clients=2000", "--federation.edges=200", "--sweep=0,1,...,900"], 0.5),
-        (["associate", "--federation.clients=2000", "--federation.edges=200", "--sweep=0,1,...,900"], 6.0),
+        pytest.param(
+            ["associate", "--federation.clients=2000", "--federation.edges=200", "--sweep=0,1,...,900"],
+            6.0,
+            marks=pytest.mark.slow,
+        ),
         (["calibrate"], 0.5),
-        (["calibrate"], 8.0),
+        pytest.param(["calibrate"], 8.0, marks=pytest.mark.slow),
         (["train-agent"], 1.0),
-        (["train-agent"], 8.0),
+        pytest.param(["train-agent"], 8.0, marks=pytest.mark.slow),
         (["evaluate-agent", "--data.name=mnist5k"], 1.0),
-        (["evaluate-agent", "--data.name=mnist5k"], 8.0),
+        pytest.param(["evaluate-agent", "--data.name=mnist5k"], 8.0, marks=pytest.mark.slow),
     ],
 )
 def test_other_commands(words: list[str], delay_s: float, tmp_path: Path) -> None:
