@@ -160,7 +160,7 @@ def dropped() -> None:
     """Show that what is dropped disturbs nothing, an unusable model is none, and failures are told."""
     config = Config(**TINY, data={"name": "own"}, model={"name": "own"})
     local = build(config, DATA, make_tiny_model)
-    base = local.initial
+    base = local.start.weights
     ray = build(config.with_settings({"executor": "ray"}), DATA, make_tiny_model)
     bad = np.full_like(base, np.nan)
     for pool in (local.pool, ray.pool):
