@@ -322,6 +322,8 @@ class Cloud(Stateful):
 
     def _expire(self, now: float) -> list[CloudEffect]:
         effects: list[CloudEffect] = []
+        if self.lease_s == math.inf:
+            return effects
         for lease in [lease for lease in self.leases.values() if now >= lease.expires_at]:
             effects += self._end(lease, "expired", now)
         return effects

@@ -35,9 +35,10 @@ class SlotTimer(Stateful):
                 index = max(math.ceil(now / self.slot_s), index)
                 time = max(now, index * self.slot_s)
             due.append(Slot(index, time))
-        if cloud.deadline not in (math.inf, self.deadline):
-            self.deadline = cloud.deadline
-            due.append(Slot(self.last_slot + 1, self.deadline))
+        deadline = cloud.deadline
+        if deadline != math.inf and deadline != self.deadline:
+            self.deadline = deadline
+            due.append(Slot(self.last_slot + 1, deadline))
         return due
 
     def passed(self, slot: Slot) -> None:

@@ -32,15 +32,16 @@ class Prices:
 
 @record
 class OpenLease(NamedTuple):
-    """An unsettled lease: its expected computing and arrival, and its work so far.
+    """An unsettled lease: its slots, its expected computing, and its work so far.
 
-    `compute_s` is the expected computing of all rounds. `computed_s` and `sent_s` have one entry for each
+    `first_slot` has the grant, `last_slot` the expected arrival of the upload. `compute_s` is the expected
+    computing of all rounds. `computed_s` and `sent_s` have one entry for each
     finished round.
     """
 
     edge: int
-    granted_at: float
-    arrives_at: float
+    first_slot: int
+    last_slot: int
     compute_s: float
     computed_s: tuple[float, ...] = ()
     sent_s: tuple[float, ...] = ()
@@ -126,15 +127,17 @@ class Ledger(Stateful):
         self.grants[grant.edge] += 1
         if not self.synchronous:  # a synchronous schedule has no threshold
             self.thresholds[str(grant.threshold)] += 1
-        self.open[grant.lease_id] = OpenLease(grant.edge, grant.now, arrives_at, compute_s)
+        self.open[grant.lease_id] = OpenLease(
+            grant.edge, self.slot(grant.now), self.slot(arrives_at), compute_s
+        )
 
     def round_done(self, lease_id: int, steps: int, timing: RoundTiming) -> None:
         """Count an edge round that was completed in virtual time."""
         lease = self.open[lease_id]
         self.open[lease_id] = OpenLease(
             lease.edge,
-            lease.granted_at,
-            lease.arrives_at,
+            lease.first_slot,
+            lease.last_slot,
             lease.compute_s,
             (*lease.computed_s, timing.total_compute_s),
             (*lease.sent_s, timing.total_send_s),
@@ -183,7 +186,7 @@ class Ledger(Stateful):
     def costs_by(self, slot: int) -> dict[str, float]:
         """Return the costs at the end of a slot if nothing more happens in it."""
         running = math.fsum(
-            [lease.compute_s * self._share(lease, slot) for lease in self.open.values() if lease.in_flight]
+            [lease.compute_s * _share(lease, slot) for lease in self.open.values() if lease.in_flight]
         )
         compute = self.compute_cost + running / self.compute_unit_s
         total = self.prices.compute_weight * compute + self.prices.send_weight * self.send_cost + slot + 1
@@ -239,7 +242,7 @@ class Ledger(Stateful):
         self.compute_cost += math.fsum(lease.computed_s) / self.compute_unit_s
         self.send_cost += math.fsum(lease.sent_s) / self.send_unit_s
 
-    def _share(self, lease: OpenLease, slot: int) -> float:
-        """Return the charged share of a running lease's computing, which is spread evenly over its slots."""
-        first, last = self.slot(lease.granted_at), self.slot(lease.arrives_at)
-        return min(1.0, (slot - first + 1) / (last - first + 1))
+
+def _share(lease: OpenLease, slot: int) -> float:
+    """Return the charged share of a running lease's computing, which is spread evenly over its slots."""
+    return min(1.0, (slot - lease.first_slot + 1) / (lease.last_slot - lease.first_slot + 1))
