@@ -34,6 +34,7 @@ __all__ = [
     "EdgeEffect",
     "EdgeEvent",
     "Estimates",
+    "Expire",
     "Expired",
     "Grant",
     "Hello",
@@ -201,8 +202,16 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
+class Expire:
+    """A lease has expired: whoever runs the cloud has not heard of its edge for too long."""
+
+    lease_id: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
-    """The time for the cloud to answer waiting check-ins, end expired leases and close overdue rounds."""
+    """The time for the cloud to answer waiting check-ins and close overdue rounds."""
 
     index: int
     now: float
@@ -349,7 +358,9 @@ class Recluster:
     now: float
 
 
-CloudEvent: TypeAlias = Hello | CheckIn | Upload | Progress | Abandon | ClusterChange | Slot | Measured
+CloudEvent: TypeAlias = (
+    Hello | CheckIn | Upload | Progress | Abandon | ClusterChange | Slot | Measured | Expire
+)
 CloudAnswer: TypeAlias = Grant | Refuse | Verdict | Proceed | Cancel | Welcome
 CloudEffect: TypeAlias = CloudAnswer | Expired | RoundApplied | Measure
 EdgeEvent: TypeAlias = Ask | Received | ClientUpdate | Deadline | Report | Recluster

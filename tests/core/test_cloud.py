@@ -19,6 +19,7 @@ from hiflash.messages import (
     CheckIn,
     ClusterChange,
     EdgeCosts,
+    Expire,
     Expired,
     Grant,
     Hello,
@@ -197,12 +198,12 @@ def test_an_edge_outside_the_federation_is_an_error():
 
 
 def test_an_event_of_an_unknown_kind_is_an_error():
-    cloud = make(lease_s=10.0)
+    cloud = make()
     grant(cloud, now=0.0)
     before = state_of(cloud)
     with pytest.raises(AssertionError, match="Proceed"):
         cloud.handle(Proceed(0, 1, 20.0))
-    assert same_state(before, cloud)  # not even the lease that is over has expired
+    assert same_state(before, cloud)
 
 
 @pytest.mark.parametrize(
@@ -210,14 +211,13 @@ def test_an_event_of_an_unknown_kind_is_an_error():
               upload(7, 1, now=20.0, ask=check_in(7)), Abandon(7, 1, check_in(7), 20.0)],
     ids=lambda event: type(event).__name__,
 )  # fmt: skip
-def test_a_stranger_changes_nothing_and_hides_no_expiry(event):
-    cloud = make(lease_s=10.0)
-    given = grant(cloud, now=0.0)
+def test_a_stranger_changes_nothing(event):
+    cloud = make()
+    grant(cloud, now=0.0)
     before = state_of(cloud)
     with pytest.raises(ProtocolError, match="edge 7 is not part of this federation"):
         cloud.handle(event)
     assert same_state(before, cloud)
-    assert cloud.handle(Slot(0, 20.0)) == [Expired(0, given.lease_id, "expired", 20.0)]
 
 
 def test_a_refusal_that_got_lost_is_given_again():
@@ -295,9 +295,9 @@ def test_an_edge_has_at_most_one_lease():
 
 
 def test_a_lease_expires_and_its_late_upload_is_told_so():
-    cloud = make(lease_s=10.0)
+    cloud = make()
     given = grant(cloud, now=0.0)
-    (expired,) = cloud.handle(Slot(0, 10.0))
+    (expired,) = cloud.handle(Expire(given.lease_id, 10.0))
     assert expired == Expired(0, given.lease_id, "expired", 10.0)
     assert cloud.leases == {}
     (late,) = cloud.handle(upload(0, given.lease_id, now=12.0))
@@ -306,38 +306,15 @@ def test_a_lease_expires_and_its_late_upload_is_told_so():
     assert grant(cloud, request=2, now=13.0).lease_id == 2  # it can check in again
 
 
-def test_expiry_is_noticed_by_whatever_event_comes_next():
-    for event in (
-        check_in(1, 1, 10.0),
-        upload(1, 77, now=10.0),
-        Progress(1, 77, 10.0),
-        Abandon(1, 77, None, 10.0),
-    ):
-        cloud = make(lease_s=10.0)
-        given = grant(cloud, now=0.0)
-        assert cloud.handle(event)[0] == Expired(0, given.lease_id, "expired", 10.0)
-
-
-def test_a_late_upload_that_is_itself_the_first_event_after_expiry_is_refused():
-    cloud = make(lease_s=10.0)
-    given = grant(cloud, now=0.0)
-    expired, verdict = cloud.handle(upload(0, given.lease_id, now=10.0))
-    assert (expired.reason, verdict.reason) == ("expired", "expired")
-    assert cloud.version == 0
-
-
-def test_a_lease_just_before_its_end_is_still_good():
-    cloud = make(lease_s=10.0)
-    given = grant(cloud, now=0.0)
-    assert cloud.handle(upload(0, given.lease_id, now=9.999))[0].status == "applied"
-
-
-def test_only_the_leases_whose_time_is_up_expire():
-    cloud = make(lease_s=10.0)
-    first = grant(cloud, 0, now=0.0)
-    second = grant(cloud, 1, now=5.0)
-    assert [e.lease_id for e in cloud.handle(Slot(0, 14.9))] == [first.lease_id]
+def test_only_the_named_lease_expires_and_only_once():
+    cloud = make()
+    first, second = grant(cloud, 0, now=0.0), grant(cloud, 1, now=5.0)
+    assert [effect.lease_id for effect in cloud.handle(Expire(first.lease_id, 14.9))] == [first.lease_id]
     assert list(cloud.leases) == [second.lease_id]
+    before = state_of(cloud)
+    assert cloud.handle(Expire(first.lease_id, 15.0)) == []  # it has ended already
+    assert cloud.handle(Expire(77, 15.0)) == []
+    assert same_state(before, cloud)
 
 
 def test_an_abandoned_lease_is_ended_and_the_edge_may_ask_again():

@@ -15,6 +15,7 @@ from hiflash.messages import (
     Abandon,
     CheckIn,
     EdgeCosts,
+    Expire,
     Expired,
     Grant,
     Proceed,
@@ -306,13 +307,13 @@ def test_a_rejected_upload_counts_against_the_quorum():
 
 @pytest.mark.parametrize("how", ["abandoned", "superseded", "expired"])
 def test_a_participant_that_gives_up_does_not_block_its_round(how):
-    cloud = make(edges=2, participants=2, quorum=0.5, lease_s=30.0)
+    cloud = make(edges=2, participants=2, quorum=0.5)
     grants = open_round(cloud, 0, 1)
     deliver(cloud, grants[0], 2, 4)
     event = {
         "abandoned": Abandon(1, grants[1].lease_id, None, 5.0),
         "superseded": CheckIn(1, 2, COSTS, 5.0),
-        "expired": Slot(1, 30.0),
+        "expired": Expire(grants[1].lease_id, 30.0),
     }[how]
     expired, applied = cloud.handle(event)[:2]
     assert (expired.edge, expired.reason) == (1, how)
@@ -320,10 +321,10 @@ def test_a_participant_that_gives_up_does_not_block_its_round(how):
     assert cloud.weights.tolist() == [2.0, 4.0]
 
 
-def test_all_participants_expiring_at_once_close_the_round_once():
-    cloud = make(lease_s=30.0)
-    open_round(cloud, 0, 1, 2)
-    effects = cloud.handle(Slot(1, 30.0))
+def test_the_last_participant_that_expires_closes_the_round():
+    cloud = make()
+    grants = open_round(cloud, 0, 1, 2)
+    effects = [effect for given in grants.values() for effect in cloud.handle(Expire(given.lease_id, 30.0))]
     assert [type(e) for e in effects] == [Expired, Expired, Expired, RoundApplied]
     assert cloud.round is None
 

@@ -22,6 +22,7 @@ from hiflash.messages import (
     Cancel,
     CheckIn,
     EdgeCosts,
+    Expire,
     Expired,
     Grant,
     Progress,
@@ -62,7 +63,6 @@ class CloudMachine(RuleBasedStateMachine):
         self.twin = None
         self.now = 0.0
         self.slots = 0
-        self.unseen_time = False
         self.requests = dict.fromkeys(range(EDGES), 0)
         self.grants: dict[int, Grant] = {}
         self.ended: dict[int, str] = {}  # leases that ended without an upload, and why
@@ -104,7 +104,6 @@ class CloudMachine(RuleBasedStateMachine):
                     assert effect.version == self.applied
                 case Verdict():
                     self.judge(event, effect)
-        self.unseen_time = False
         return effects
 
     @property
@@ -149,8 +148,6 @@ class CloudMachine(RuleBasedStateMachine):
 
     def unchanged(self, event) -> None:
         """Send something that must not change anything."""
-        if self.unseen_time:
-            self.send(Progress(0, 10**9, self.now))  # expiry is noticed by the first event, whatever it is
         before = plain(self.cloud.snapshot())
         self.send(event)
         assert plain(self.cloud.snapshot()) == before
@@ -175,11 +172,10 @@ class CloudMachine(RuleBasedStateMachine):
 
     @rule(edge=edges, which=st.sampled_from(["new", "new", "new", "repeat", "old"]), duration=durations)
     def check_in(self, edge, which, duration):
-        held = [lease for lease in self.cloud.leases.values() if lease.edge == edge]
         event = self.check_in_of(edge, which, duration)
         if which == "new":
             self.send(event)
-        elif not (held and held[0].request_id == event.request_id) or not self.unseen_time:
+        else:
             self.unchanged(event)
 
     @rule()
@@ -190,7 +186,6 @@ class CloudMachine(RuleBasedStateMachine):
     @rule(dt=st.sampled_from([0.5, 1.0, 3.0, 9.0, 31.0]))
     def time_passes(self, dt):
         self.now += dt
-        self.unseen_time = True
 
     @precondition(lambda self: self.grants)
     @rule(data=st.data(), payload=payloads, value=st.integers(-8, 8), ask=st.booleans(), newest=st.booleans())
@@ -225,6 +220,11 @@ class CloudMachine(RuleBasedStateMachine):
             self.unchanged(Progress((owner + 1) % EDGES, lease_id, self.now))
         else:
             self.send(Progress(owner, lease_id, self.now))
+
+    @precondition(lambda self: self.grants)
+    @rule(data=st.data())
+    def expire(self, data):
+        self.send(Expire(data.draw(st.sampled_from(sorted(self.grants))), self.now))
 
     @precondition(lambda self: self.grants)
     @rule(data=st.data(), forged=st.booleans(), ask=st.booleans())
@@ -291,10 +291,9 @@ class AsyncMachine(CloudMachine):
         slotted=st.booleans(),
         concurrency=st.sampled_from([math.inf, 1, 2]),
         mixing=st.sampled_from(list(MIXINGS)),
-        lease_s=st.sampled_from([math.inf, 30.0, 5.0]),
         norm_bound=st.sampled_from([math.inf, 1e30]),
     )
-    def begin(self, enforce, threshold, slotted, concurrency, mixing, lease_s, norm_bound):
+    def begin(self, enforce, threshold, slotted, concurrency, mixing, norm_bound):
         self.norm_bound = norm_bound
         self.concurrency = concurrency
         self.buffer = 3 if mixing == "buffer" else 1
@@ -311,7 +310,6 @@ class AsyncMachine(CloudMachine):
                 slot_s=0.5,
                 slotted=slotted,
                 concurrency=concurrency,
-                lease_s=lease_s,
                 norm_bound=norm_bound,
             )
 
@@ -340,9 +338,8 @@ class SyncMachine(CloudMachine):
         participants=st.integers(1, EDGES + 1),
         deadline_s=st.sampled_from([math.inf, 8.0]),
         quorum=st.sampled_from([0.25, 0.5, 1.0]),
-        lease_s=st.sampled_from([math.inf, 30.0, 5.0]),
     )
-    def begin(self, participants, deadline_s, quorum, lease_s):
+    def begin(self, participants, deadline_s, quorum):
         def make():
             return SyncCloud(
                 np.zeros(2, dtype=np.float32),
@@ -350,7 +347,6 @@ class SyncMachine(CloudMachine):
                 selection=UniformSelection(participants, seed=1),
                 deadline_s=deadline_s,
                 quorum=quorum,
-                lease_s=lease_s,
             )
 
         self.start(make, synchronous=True)

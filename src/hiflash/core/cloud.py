@@ -25,6 +25,7 @@ from hiflash.messages import (
     CloudEvent,
     ClusterChange,
     EdgeCosts,
+    Expire,
     Expired,
     Grant,
     Hello,
@@ -47,7 +48,7 @@ VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thou
 @record
 @dataclass(slots=True, eq=False)  # frozen ones take four times as long to make; nothing changes a lease
 class Lease:
-    """An open grant: its edge, base model, threshold and expiry.
+    """An open grant: its edge, base model and threshold.
 
     `received` is the base as it reached the edge: the same array unless downloads are compressed.
     """
@@ -61,7 +62,6 @@ class Lease:
     threshold: float
     granted_at: float
     eta: float
-    expires_at: float
 
 
 class Cloud(Stateful):
@@ -85,14 +85,12 @@ class Cloud(Stateful):
         weights: Weights,
         examples: Mapping[int, int],
         *,
-        lease_s: float = math.inf,
         norm_bound: float = math.inf,
         download: Downlink | None = None,
     ) -> None:
         self.weights = weights
         self.version = 0
         self.examples = dict(examples)  # declared at association: the most an upload may claim
-        self.lease_s = lease_s
         self.norm_bound = norm_bound
         self.download = download or Downlink()
         self.leases: dict[int, Lease] = {}
@@ -107,7 +105,7 @@ class Cloud(Stateful):
     def handle(self, event: CloudEvent) -> list[CloudEffect]:
         """Take one event and return its effects in order; an invalid event changes nothing."""
         self._check(event)
-        effects = self._expire(event.now)
+        effects: list[CloudEffect] = []
         match event:  # the most frequent first
             case Slot():
                 effects += self._slot(event)
@@ -123,6 +121,8 @@ class Cloud(Stateful):
                 self._recluster(event)
             case Measured():
                 effects += self._measured(event)
+            case Expire():
+                effects += self._expire(event)
             case Hello():
                 self.download.forget(event.edge)  # it may have lost the model that changes refer to
                 effects.append(Welcome(event.edge, self.requests.get(event.edge, 0), event.now))
@@ -182,7 +182,7 @@ class Cloud(Stateful):
     def _check(self, event: CloudEvent) -> None:
         """Raise if an event comes from an unknown edge, before anything changes."""
         match event:
-            case Slot() | Progress() | Measured():
+            case Slot() | Progress() | Measured() | Expire():
                 return
             case Upload() | Abandon():
                 known = event.check_in is None or event.edge in self.examples
@@ -228,7 +228,6 @@ class Cloud(Stateful):
             threshold=threshold,
             granted_at=now,
             eta=now + check_in.costs.duration_s,
-            expires_at=now + self.lease_s,
         )
         self.next_lease += 1
         self.leases[lease.lease_id] = lease
@@ -320,13 +319,9 @@ class Cloud(Stateful):
                 self._stop_waiting(change.edge)
             self.costs.pop(change.edge, None)
 
-    def _expire(self, now: float) -> list[CloudEffect]:
-        effects: list[CloudEffect] = []
-        if self.lease_s == math.inf:
-            return effects
-        for lease in [lease for lease in self.leases.values() if now >= lease.expires_at]:
-            effects += self._end(lease, "expired", now)
-        return effects
+    def _expire(self, event: Expire) -> list[CloudEffect]:
+        lease = self.leases.get(event.lease_id)
+        return [] if lease is None else self._end(lease, "expired", event.now)
 
     def _end(self, lease: Lease, reason: str, now: float) -> list[CloudEffect]:
         """End a lease without an upload; a late upload under it gets the same reason."""
