@@ -38,6 +38,7 @@ __all__ = [
     "Expired",
     "Grant",
     "Hello",
+    "Left",
     "Measure",
     "Measured",
     "Model",
@@ -326,6 +327,14 @@ class Deadline:
     now: float
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A client is gone: its edge does not wait for its update any longer."""
+
+    client: int
+    now: float
+
+
 class Ask(NamedTuple):
     """Tells an edge to check in."""
 
@@ -363,5 +372,5 @@ CloudEvent: TypeAlias = (
 )
 CloudAnswer: TypeAlias = Grant | Refuse | Verdict | Proceed | Cancel | Welcome
 CloudEffect: TypeAlias = CloudAnswer | Expired | RoundApplied | Measure
-EdgeEvent: TypeAlias = Ask | Received | ClientUpdate | Deadline | Report | Recluster
+EdgeEvent: TypeAlias = Ask | Received | ClientUpdate | Left | Deadline | Report | Recluster
 EdgeEffect: TypeAlias = CheckIn | Round | Progress | Upload | Abandon

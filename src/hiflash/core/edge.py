@@ -21,6 +21,7 @@ from hiflash.messages import (
     EdgeEvent,
     Estimates,
     Grant,
+    Left,
     Model,
     Proceed,
     Progress,
@@ -93,7 +94,7 @@ class Edge(Stateful):
     """Trains its cluster, one lease after the other. Events enter through `handle` only."""
 
     STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
-             "expected", "updates", "seen", "sent_at", "awaiting")  # fmt: skip
+             "expected", "updates", "gone", "seen", "sent_at", "awaiting")  # fmt: skip
 
     def __init__(
         self,
@@ -120,6 +121,7 @@ class Edge(Stateful):
         self.started_at = 0.0
         self.expected: tuple[int, ...] = ()
         self.updates: dict[int, tuple[ClientUpdate, float, float]] = {}
+        self.gone: set[int] = set()  # clients of this round that left without an update
         self.seen: set[int] = set()  # clients that took part in any round of this lease
         self.sent_at = 0.0
         self.awaiting = 0  # the lease whose verdict is still to come
@@ -139,6 +141,8 @@ class Edge(Stateful):
                 return self._take(event)
             case Deadline():
                 return self._close(event.now) if self._of_this_round(event.lease_id, event.round) else []
+            case Left():
+                return self._leave(event)
             case Ask():
                 return [] if self.grant is not None else [self._check_in(event.now)]
             case Recluster():
@@ -242,7 +246,7 @@ class Edge(Stateful):
     def _start(self, now: float) -> list[EdgeEffect]:
         grant, model = self._held()
         self.expected = self.participants(grant.lease_id, self.index)
-        self.updates, self.started_at = {}, now
+        self.updates, self.gone, self.started_at = {}, set(), now
         work = []
         for client in self.expected if self.rules.trains else ():
             workload, taken = self.workloads[client], self.taken[client]
@@ -266,7 +270,18 @@ class Edge(Stateful):
         took_s = max(0.0, update.now - self.started_at)
         compute_s = update.compute_s if 0 <= update.compute_s <= took_s else took_s
         self.updates[update.client] = (update, compute_s, took_s - compute_s)
-        return self._close(update.now) if len(self.updates) == len(self.expected) else []
+        self.gone.discard(update.client)
+        return self._close_if_complete(update.now)
+
+    def _leave(self, event: Left) -> list[EdgeEffect]:
+        """Stop waiting for a client of this round; the quorum still counts it."""
+        if self.grant is None or event.client not in self.expected or event.client in self.updates:
+            return []
+        self.gone.add(event.client)
+        return self._close_if_complete(event.now)
+
+    def _close_if_complete(self, now: float) -> list[EdgeEffect]:
+        return self._close(now) if len(self.updates) + len(self.gone) == len(self.expected) else []
 
     def _close(self, now: float) -> list[EdgeEffect]:
         _, base = self._held()

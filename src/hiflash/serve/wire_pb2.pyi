@@ -1,0 +1,251 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "node", "config_digest", "spec_digest", "address", "examples", "steps", "compute_s")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SPEC_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    node: int
+    config_digest: str
+    spec_digest: str
+    address: str
+    examples: int
+    steps: int
+    compute_s: float
+    def __init__(self, protocol: _Optional[int] = ..., node: _Optional[int] = ..., config_digest: _Optional[str] = ..., spec_digest: _Optional[str] = ..., address: _Optional[str] = ..., examples: _Optional[int] = ..., steps: _Optional[int] = ..., compute_s: _Optional[float] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("request_id", "clients", "finished")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    clients: _containers.RepeatedScalarFieldContainer[int]
+    finished: bool
+    def __init__(self, request_id: _Optional[int] = ..., clients: _Optional[_Iterable[int]] = ..., finished: bool = ...) -> None: ...
+
+class Costs(_message.Message):
+    __slots__ = ("compute_s", "send_s", "down_s", "train_s", "up_s")
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    SEND_S_FIELD_NUMBER: _ClassVar[int]
+    DOWN_S_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_S_FIELD_NUMBER: _ClassVar[int]
+    UP_S_FIELD_NUMBER: _ClassVar[int]
+    compute_s: float
+    send_s: float
+    down_s: float
+    train_s: float
+    up_s: float
+    def __init__(self, compute_s: _Optional[float] = ..., send_s: _Optional[float] = ..., down_s: _Optional[float] = ..., train_s: _Optional[float] = ..., up_s: _Optional[float] = ...) -> None: ...
+
+class CheckIn(_message.Message):
+    __slots__ = ("node", "request_id", "costs", "rounds", "wait_s")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    COSTS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    request_id: int
+    costs: Costs
+    rounds: int
+    wait_s: float
+    def __init__(self, node: _Optional[int] = ..., request_id: _Optional[int] = ..., costs: _Optional[_Union[Costs, _Mapping]] = ..., rounds: _Optional[int] = ..., wait_s: _Optional[float] = ...) -> None: ...
+
+class Measured(_message.Message):
+    __slots__ = ("asked", "delivered", "steps", "compute_s", "send_s")
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    SEND_S_FIELD_NUMBER: _ClassVar[int]
+    asked: int
+    delivered: int
+    steps: int
+    compute_s: float
+    send_s: float
+    def __init__(self, asked: _Optional[int] = ..., delivered: _Optional[int] = ..., steps: _Optional[int] = ..., compute_s: _Optional[float] = ..., send_s: _Optional[float] = ...) -> None: ...
+
+class Upload(_message.Message):
+    __slots__ = ("node", "lease_id", "model", "examples", "rounds", "check_in")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    CHECK_IN_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    lease_id: int
+    model: bytes
+    examples: int
+    rounds: _containers.RepeatedCompositeFieldContainer[Measured]
+    check_in: CheckIn
+    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., model: _Optional[bytes] = ..., examples: _Optional[int] = ..., rounds: _Optional[_Iterable[_Union[Measured, _Mapping]]] = ..., check_in: _Optional[_Union[CheckIn, _Mapping]] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("node", "lease_id", "rounds", "check_in")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    CHECK_IN_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    lease_id: int
+    rounds: _containers.RepeatedCompositeFieldContainer[Measured]
+    check_in: CheckIn
+    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., rounds: _Optional[_Iterable[_Union[Measured, _Mapping]]] = ..., check_in: _Optional[_Union[CheckIn, _Mapping]] = ...) -> None: ...
+
+class Grant(_message.Message):
+    __slots__ = ("request_id", "lease_id", "base_version", "threshold", "model")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    lease_id: int
+    base_version: int
+    threshold: float
+    model: bytes
+    def __init__(self, request_id: _Optional[int] = ..., lease_id: _Optional[int] = ..., base_version: _Optional[int] = ..., threshold: _Optional[float] = ..., model: _Optional[bytes] = ...) -> None: ...
+
+class Refuse(_message.Message):
+    __slots__ = ("request_id", "reason", "retry_after_s")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    reason: str
+    retry_after_s: float
+    def __init__(self, request_id: _Optional[int] = ..., reason: _Optional[str] = ..., retry_after_s: _Optional[float] = ...) -> None: ...
+
+class Verdict(_message.Message):
+    __slots__ = ("lease_id", "status", "staleness", "version", "reason")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    lease_id: int
+    status: str
+    staleness: int
+    version: int
+    reason: str
+    def __init__(self, lease_id: _Optional[int] = ..., status: _Optional[str] = ..., staleness: _Optional[int] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("grant", "refuse", "verdict", "proceed", "cancel", "finished", "held_s")
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    REFUSE_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    PROCEED_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    HELD_S_FIELD_NUMBER: _ClassVar[int]
+    grant: Grant
+    refuse: Refuse
+    verdict: Verdict
+    proceed: bool
+    cancel: bool
+    finished: bool
+    held_s: float
+    def __init__(self, grant: _Optional[_Union[Grant, _Mapping]] = ..., refuse: _Optional[_Union[Refuse, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., proceed: bool = ..., cancel: bool = ..., finished: bool = ..., held_s: _Optional[float] = ...) -> None: ...
+
+class Place(_message.Message):
+    __slots__ = ("node",)
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    def __init__(self, node: _Optional[int] = ...) -> None: ...
+
+class Placed(_message.Message):
+    __slots__ = ("edge", "address", "finished")
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    edge: int
+    address: str
+    finished: bool
+    def __init__(self, edge: _Optional[int] = ..., address: _Optional[str] = ..., finished: bool = ...) -> None: ...
+
+class Fetch(_message.Message):
+    __slots__ = ("node", "wait_s", "lease_id", "round")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    wait_s: float
+    lease_id: int
+    round: int
+    def __init__(self, node: _Optional[int] = ..., wait_s: _Optional[float] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("present", "lease_id", "round", "first_step", "steps", "lr", "seed", "model", "finished")
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    LR_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    present: bool
+    lease_id: int
+    round: int
+    first_step: int
+    steps: int
+    lr: float
+    seed: int
+    model: bytes
+    finished: bool
+    def __init__(self, present: bool = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., first_step: _Optional[int] = ..., steps: _Optional[int] = ..., lr: _Optional[float] = ..., seed: _Optional[int] = ..., model: _Optional[bytes] = ..., finished: bool = ...) -> None: ...
+
+class Deliver(_message.Message):
+    __slots__ = ("node", "lease_id", "round", "model", "examples", "loss", "compute_s")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    lease_id: int
+    round: int
+    model: bytes
+    examples: int
+    loss: float
+    compute_s: float
+    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., model: _Optional[bytes] = ..., examples: _Optional[int] = ..., loss: _Optional[float] = ..., compute_s: _Optional[float] = ...) -> None: ...
+
+class Delivered(_message.Message):
+    __slots__ = ("taken",)
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    taken: bool
+    def __init__(self, taken: bool = ...) -> None: ...
+
+class Beat(_message.Message):
+    __slots__ = ("node", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    address: str
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+
+class Alive(_message.Message):
+    __slots__ = ("finished",)
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    finished: bool
+    def __init__(self, finished: bool = ...) -> None: ...

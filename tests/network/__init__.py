@@ -1,0 +1,1 @@
+"""A deterministic network: services and agents in one process, on virtual time, with faults by seed."""

@@ -1,0 +1,351 @@
+"""A whole federation on the simulated network: the shipped service and agents, scripted training."""
+
+import asyncio
+import copy
+import math
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from hiflash.core.aggregation import combine_clients
+from hiflash.core.async_cloud import AsyncCloud
+from hiflash.core.compression import Payloads
+from hiflash.core.edge import Edge, EdgeRules, Workload
+from hiflash.core.mixing import Buffer, Delta, Interpolate
+from hiflash.core.selection import UniformSelection
+from hiflash.core.sync_cloud import SyncCloud
+from hiflash.core.thresholds.fixed import FixedThreshold
+from hiflash.core.thresholds.random import RandomThreshold
+from hiflash.core.weighting import Exponential
+from hiflash.messages import ClientTask
+from hiflash.seeding import rng
+from hiflash.serve import wire_pb2 as pb
+from hiflash.serve.calls import Peer
+from hiflash.serve.client import ClientAgent, ClientTerms, Trained
+from hiflash.serve.cloud import CloudService, Terms
+from hiflash.serve.edge import EdgeAgent, EdgeTerms
+from hiflash.serve.journal import Row
+from hiflash.serve.kernel import replay
+from hiflash.serve.live import LiveCloud
+from hiflash.serve.patience import Patience
+from hiflash.serve.wire import Wire
+from hiflash.sim.ledger import Ledger, Prices
+from hiflash.weights import digest
+from network.loop import run_virtually
+from network.net import Faults, Network, Process
+
+SIZE = 4
+EXAMPLES = 10
+DIGESTS = ("config", "spec")
+ENDS_S = 3_000.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One schedule: what is run, and what goes wrong."""
+
+    seed: int
+    edges: int = 2
+    clients: int = 2
+    communications: int = 12
+    schedule: str = "async"
+    enforce: str = "admit"
+    threshold: str = "random"
+    mixing: str = "interpolate"
+    lease_s: float = 20.0
+    faults: Faults = field(default_factory=Faults)
+    cloud_kills: int = 0
+    edge_kills: int = 0
+    client_kills: int = 0
+    snapshot_rows: int = 7
+
+    @classmethod
+    def drawn(cls, seed: int) -> "Plan":
+        """Return a plan with everything drawn, faults included."""
+        stream = rng(seed, "plan")
+        pick = lambda *options: options[int(stream.integers(len(options)))]  # noqa: E731
+        return cls(
+            seed=seed,
+            edges=pick(1, 2, 3),
+            clients=pick(1, 2),
+            schedule=pick("async", "async", "sync"),
+            enforce=pick("admit", "discard", "cancel"),
+            threshold=pick("random", "0", "1", "inf"),
+            mixing=pick("interpolate", "delta", "buffer"),
+            lease_s=pick(3.0, 20.0),
+            faults=Faults(
+                lost=pick(0.0, 0.05, 0.2),
+                doubled=pick(0.0, 0.2, 0.5),
+                cut=pick(0.0, 0.1),
+                slow=pick(0.0, 0.2),
+            ),
+            cloud_kills=pick(0, 1, 4),
+            edge_kills=pick(0, 0, 2),
+            client_kills=pick(0, 0, 2),
+            snapshot_rows=pick(3, 7, 1_000),
+        )
+
+
+class MemoryStore:
+    """A disk in memory: a commit is there, or it is not; a crash may come before or after it is."""
+
+    def __init__(self, stream: np.random.Generator) -> None:
+        self.stream = stream
+        self.rows: list[Row] = []
+        self.state = None
+
+    async def commit(self, rows) -> None:
+        await asyncio.sleep(float(self.stream.uniform(0.0, 0.01)))
+        self.rows += rows
+        await asyncio.sleep(float(self.stream.uniform(0.0, 0.01)))
+
+    async def save(self, state) -> None:
+        kept = copy.deepcopy(state)  # what is written is what was then
+        await asyncio.sleep(float(self.stream.uniform(0.0, 0.01)))
+        self.state = kept
+        await asyncio.sleep(float(self.stream.uniform(0.0, 0.01)))
+
+    def after_snapshot(self) -> list[Row]:
+        number = 0 if self.state is None else self.state["number"]
+        return [row for row in self.rows if row.number > number]
+
+
+class Steps:
+    """A client's memory."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def load(self) -> int:
+        return self.steps
+
+    def save(self, steps: int) -> None:
+        self.steps = steps
+
+
+class World:
+    """All processes of one plan."""
+
+    def __init__(self, plan: Plan, service=CloudService) -> None:
+        self.plan, self.service = plan, service
+        self.stream = rng(plan.seed, "network")
+        self.net = Network(self.stream, plan.faults)
+        self.store = MemoryStore(self.stream)
+        self.wire = Wire(SIZE)
+        self.clusters = [
+            list(range(edge * plan.clients, (edge + 1) * plan.clients)) for edge in range(plan.edges)
+        ]
+        self.memories = {client: Steps() for cluster in self.clusters for client in cluster}
+        self.cloud_now: CloudService | None = None
+        self.events: list[tuple] = []
+
+    def live(self) -> LiveCloud:
+        """Return the cloud at its start."""
+        plan = self.plan
+        weights = np.zeros(SIZE, np.float32)
+        examples = {edge: EXAMPLES * len(cluster) for edge, cluster in enumerate(self.clusters)}
+        if plan.schedule == "sync":
+            cloud = SyncCloud(weights, examples, selection=UniformSelection(plan.edges, plan.seed), quorum=0.5)
+        else:
+            fixed = plan.threshold != "random"
+            cloud = AsyncCloud(
+                weights,
+                examples,
+                mixing={
+                    "interpolate": lambda: Interpolate(0.7, Exponential(0.99)),
+                    "delta": lambda: Delta(1.0, Exponential(0.99), 0.5),
+                    "buffer": lambda: Buffer(1.0, Exponential(0.99), 2),
+                }[plan.mixing](),
+                policy=FixedThreshold(float(plan.threshold)) if fixed else RandomThreshold(3, plan.seed),
+                seed=plan.seed,
+                enforce=plan.enforce,
+                slot_s=0.1,
+                slotted=False,
+            )
+        payloads = Payloads.of(4 * SIZE, None, None)
+        ledger = Ledger(
+            plan.edges, payloads, Prices((1.0, 1.0), 0.05), flat=False, synchronous=plan.schedule == "sync"
+        )
+        log = lambda now, kind, row: self.events.append((now, kind, row))  # noqa: E731
+        limits = {"communications": plan.communications}
+        return LiveCloud(cloud, ledger, self.wire, limits=limits, clusters=self.clusters, log=log)
+
+    async def start_cloud(self, process: Process) -> None:
+        self.events.clear()
+        terms = Terms(
+            *DIGESTS,
+            lease_s=self.plan.lease_s,
+            start_edges=self.plan.edges,
+            snapshot_rows=self.plan.snapshot_rows,
+            rate=1e6,
+            burst=1e6,
+        )
+        service = self.service(self.live(), self.wire, terms, self.store)
+        service.kernel.resume(copy.deepcopy(self.store.state), self.store.after_snapshot())
+        self.cloud_now = process.service = service
+        await service.run()
+
+    async def start_edge(self, edge: int, process: Process) -> None:
+        terms = EdgeTerms(edge, *DIGESTS, address=f"edge {edge}", client_s=4.0, start_s=5.0, rate=1e6, burst=1e6)
+        agent = EdgeAgent(
+            terms,
+            self.wire,
+            self.net.caller(Peer("edge", edge), "cloud"),
+            partial(self._edge, edge),
+            Patience(self.stream, timeout_s=2.0),
+        )
+        process.service = agent
+        await agent.run()
+
+    def _edge(self, number: int, members, estimates) -> Edge:
+        rules = EdgeRules(
+            (1, 2),
+            self.plan.seed,
+            deadline_s=8.0,
+            quorum=0.5,
+            asks_between_rounds=self.plan.schedule == "async" and self.plan.enforce == "cancel",
+        )
+        workloads = {client: Workload(EXAMPLES, 3, 0.1, 1.0, 100) for client in self.clusters[number]}
+        return Edge(number, sorted(members), workloads, rules, estimates, combine_clients)
+
+    async def start_client(self, client: int, process: Process) -> None:
+        terms = ClientTerms(client, *DIGESTS, examples=EXAMPLES, compute_s=0.05)
+        peer = Peer("client", client)
+        agent = ClientAgent(
+            terms,
+            self.wire,
+            self.net.caller(peer, "cloud"),
+            lambda edge, address: self.net.caller(peer, address),
+            self._train,
+            self.memories[client],
+            Patience(self.stream, timeout_s=2.0),
+        )
+        await agent.run()
+
+    async def _train(self, task: ClientTask) -> Trained:
+        await asyncio.sleep(float(self.stream.uniform(0.01, 0.2)))
+        return Trained(scripted(task), 0.5, 0.05)
+
+    async def run(self) -> None:
+        """Run to the end; faults stop after a while, so that the run must end."""
+        net = self.net
+        net.processes["cloud"] = Process("cloud", self.start_cloud)
+        for edge, cluster in enumerate(self.clusters):
+            net.processes[f"edge {edge}"] = Process(f"edge {edge}", partial(self.start_edge, edge))
+            for client in cluster:
+                net.processes[f"client {client}"] = Process(
+                    f"client {client}", partial(self.start_client, client)
+                )
+        for process in net.processes.values():
+            process.boot()
+        faults = asyncio.get_running_loop().create_task(self._break_things())
+        while asyncio.get_running_loop().time() < ENDS_S:
+            await asyncio.sleep(0.5)
+            for process in net.processes.values():
+                self._check_alive(process)
+            if faults.done() and self.cloud_now is not None and self.cloud_now.over.is_set():
+                faults.result()
+                return
+        raise AssertionError(f"the run of {self.plan} did not end")
+
+    @staticmethod
+    def _check_alive(process: Process) -> None:
+        """Raise what ended a process by itself."""
+        for task in list(process.tasks):
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                raise task.exception()
+
+    async def _break_things(self) -> None:
+        plan, stream = self.plan, self.stream
+        kills = [("cloud", n) for n in range(plan.cloud_kills)]
+        kills += [("edge", n) for n in range(plan.edge_kills)]
+        kills += [("client", n) for n in range(plan.client_kills)]
+        for kind, _ in kills:
+            await asyncio.sleep(float(stream.exponential(1.5)))
+            names = [name for name in self.net.processes if name.startswith(kind)]
+            process = self.net.processes[names[int(stream.integers(len(names)))]]
+            process.kill()
+            await asyncio.sleep(float(stream.exponential(0.5)))
+            process.boot()
+        await asyncio.sleep(5.0)
+        self.net.honest = True
+
+
+def scripted(task: ClientTask) -> np.ndarray:
+    """Return what training makes of a model: plain numbers that depend on the task alone."""
+    pull = np.float32((task.client * 7 + task.first_step) % 11 - 5)
+    return task.weights + np.float32(0.1) * (pull - task.weights)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a schedule led to."""
+
+    digest: str
+    version: int
+    communications: int
+    trace: tuple
+    rows: int
+
+
+def run_plan(plan: Plan, service=CloudService) -> Outcome:
+    """Run a plan, check everything that must hold, and return the outcome."""
+    world = World(plan, service)
+    run_virtually(world.run())
+    check(world)
+    live = world.cloud_now.live
+    return Outcome(
+        digest(live.weights),
+        live.version,
+        live.ledger.communications,
+        tuple(world.net.trace),
+        len(world.store.rows),
+    )
+
+
+def check(world: World) -> None:
+    """Raise if an acknowledged answer, the journal and the model do not fit together."""
+    live = world.cloud_now.live
+    told = replayed_verdicts(world)
+    again = world.live()
+    replay(again, world.store.rows)
+    assert digest(again.weights) == digest(live.weights), "the journal gives another model"
+    assert again.version == live.version
+    assert math.isfinite(float(live.weights.sum()))
+    first: dict[tuple[str, int], tuple] = {}
+    for caller, method, body in world.net.answers:
+        if method not in ("CheckIn", "Upload", "Progress", "Abandon"):
+            continue
+        answer = pb.Answer.FromString(body)
+        if not answer.HasField("verdict"):
+            continue
+        verdict = answer.verdict
+        said = (verdict.status, verdict.staleness, verdict.version, verdict.reason)
+        key = (caller, verdict.lease_id)
+        assert first.setdefault(key, said) == said, f"{key} was told {first[key]} and {said}"
+        if verdict.reason != "no such lease":
+            assert told.get(verdict.lease_id) == said, f"acknowledged {key}: {said}, kept {told.get(verdict.lease_id)}"
+
+
+def replayed_verdicts(world: World) -> dict[int, tuple]:
+    """Return the verdict of every lease by the journal, and check thresholds and single application."""
+    live = world.live()
+    verdicts: dict[int, tuple] = {}
+    thresholds: dict[int, float] = {}
+    applied = 0
+    for row in world.store.rows:
+        known = set(live.cloud.verdicts)
+        live.apply(row.input, row.now)
+        for lease_id, lease in live.cloud.leases.items():
+            thresholds[lease_id] = lease.threshold
+        for lease_id in set(live.cloud.verdicts) - known:
+            verdict = live.cloud.verdicts[lease_id]
+            assert lease_id not in verdicts
+            verdicts[lease_id] = (verdict.status, verdict.staleness, verdict.version, verdict.reason)
+            if verdict.status == "applied":
+                applied += 1
+                assert 0 <= verdict.staleness <= thresholds[lease_id]
+    if world.plan.schedule == "async":
+        assert applied == live.version
+    return verdicts
