@@ -130,13 +130,13 @@ class Grant:
 class Refuse(NamedTuple):
     """No grant this time.
 
-    The policy said no (`refused`), a lease would become too stale (`waited`), or a declared cost is negative,
-    infinite or NaN (`costs`).
+    The policy said no (`refused`), a lease would become too stale (`waited`), a declared cost is negative,
+    infinite or NaN (`costs`), or the lease of this request has ended already (`expired`).
     """
 
     edge: int
     request_id: int
-    reason: Literal["refused", "waited", "costs"]
+    reason: Literal["refused", "waited", "costs", "expired"]
     retry_after: float
     now: float
 

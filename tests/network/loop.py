@@ -36,6 +36,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def run_virtually(main):
     """Return the result of a coroutine on a virtual clock."""
     loop = VirtualLoop()
+    loop.set_exception_handler(lambda loop, context: None)  # killed processes leave unread errors behind
     try:
         return loop.run_until_complete(main)
     finally:

@@ -29,11 +29,16 @@ class Process:
         self.tasks: set[asyncio.Task] = set()
         self.up = False
         self.starts = 0
+        self.failure: BaseException | None = None  # what ended it by itself
 
     def boot(self) -> None:
         self.up = True
         self.starts += 1
-        self.spawn(self.start(self))
+        self.spawn(self.start(self)).add_done_callback(self._ended)
+
+    def _ended(self, main: asyncio.Task) -> None:
+        if not main.cancelled() and main.exception() is not None:
+            self.failure = main.exception()
 
     def spawn(self, work) -> asyncio.Task:
         task = asyncio.get_running_loop().create_task(work)

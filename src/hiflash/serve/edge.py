@@ -100,7 +100,7 @@ class EdgeAgent(Service):
         self._round: _OpenRound | None = None
         self._measured: list[Measured] = []
         self._inbox: asyncio.Queue[ClientUpdate | Left | Deadline] = asyncio.Queue()
-        self._news = asyncio.Condition()
+        self._news = asyncio.Event()  # replaced whenever it was set
 
     # The way up.
 
@@ -115,7 +115,7 @@ class EdgeAgent(Service):
                 effects = await self._carry_out(effects)
         finally:
             beats.cancel()
-            await self._tell(finished=True)
+            self._tell(finished=True)
 
     async def _say_hello(self) -> None:
         said = pb.Hello(
@@ -128,7 +128,7 @@ class EdgeAgent(Service):
         told = self.wire.read(pb.Welcome, await self.patience.call(self.cloud, "Hello", said))
         self.cluster, self.finished = frozenset(told.clients), told.finished
         self._welcome = Welcome(self.terms.number, told.request_id, 0.0)
-        await self._tell()
+        self._tell()
 
     async def _gather_cluster(self) -> None:
         """Wait for the clients of the cluster; after `start_s` those that came must do."""
@@ -229,7 +229,7 @@ class EdgeAgent(Service):
                 told = self.wire.read(pb.Alive, await self.cloud.call("Beat", said, timeout_s=self.terms.beat_s))
                 if told.finished:
                     self.finished = True
-                    await self._tell()
+                    self._tell()
             except (CallError, Malformed):
                 pass  # the calls that matter say what is wrong
             for client, member in list(self.members.items()):
@@ -246,7 +246,7 @@ class EdgeAgent(Service):
         self._round = _OpenRound(opened, tasks)
         started, edge = self._now(), self._edge
         expected = edge.expected
-        await self._tell()
+        self._tell()
         for client in set(expected) - set(self.members):
             self._inbox.put_nowait(Left(client, started))
         while True:
@@ -288,7 +288,7 @@ class EdgeAgent(Service):
             raise CallError("invalid", "a client needs at least one sample")
         compute_s = said.compute_s if 0 <= said.compute_s < math.inf else 0.0
         self.members[peer.number] = Member(said.examples, said.steps, compute_s, self._now())
-        await self._tell()
+        self._tell()
         return pb.Welcome(finished=self.finished).SerializeToString()
 
     async def on_fetch(self, peer: Peer, body: bytes) -> bytes:
@@ -351,14 +351,14 @@ class EdgeAgent(Service):
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
-    async def _tell(self, *, finished: bool = False) -> None:
-        async with self._news:
-            self.finished = self.finished or finished
-            self._news.notify_all()
+    def _tell(self, *, finished: bool = False) -> None:
+        """Wake everybody who waits for news."""
+        self.finished = self.finished or finished
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def _wait_for_news(self, seconds: float) -> None:
-        async with self._news:
-            try:
-                await asyncio.wait_for(self._news.wait(), seconds)
-            except TimeoutError:
-                pass
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            pass

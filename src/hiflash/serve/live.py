@@ -55,7 +55,7 @@ class Finished(Exception):  # noqa: N818  # not an error: the run has reached it
 class LiveCloud(Stateful):
     """A cloud with its books and its event rows. It ends when a budget of `limits` is used up."""
 
-    STATE = ("rounds", "late", "now", "finished")
+    STATE = ("rounds", "refusals", "late", "now", "finished")
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class LiveCloud(Stateful):
         self.log = log
         self.timer = SlotTimer(None)  # a deployed cloud answers on arrival
         self.rounds: dict[int, int] = {}  # edge rounds of every edge's next lease
+        self.refusals: dict[int, int] = {}  # the last refused request of every edge
         self.late: dict[int, int] = {}  # expired leases whose upload may still come, and their edges
         self.now = 0.0
         self.finished = ""  # why the run has ended
@@ -189,11 +190,10 @@ class LiveCloud(Stateful):
                 if effect.lease_id not in self.ledger.open:  # else it repeats a grant that got lost
                     self._granted(effect)
             case Refuse():
-                if effect.reason == "refused":
-                    self.ledger.refused += 1
-                else:
-                    self.ledger.waited += 1
-                self._log("refuse", edge=effect.edge, reason=effect.reason)
+                if effect.reason in ("refused", "waited") and self._is_new(effect):
+                    self.ledger.refused += effect.reason == "refused"
+                    self.ledger.waited += effect.reason == "waited"
+                    self._log("refuse", edge=effect.edge, reason=effect.reason)
             case Verdict():
                 self._verdict(effect, first=held)
             case RoundApplied():
@@ -207,7 +207,8 @@ class LiveCloud(Stateful):
             case Expired():
                 self._expired(effect)
             case Cancel():
-                if effect.lease_id in self.ledger.open:
+                running = self.ledger.open.get(effect.lease_id)
+                if running is not None and running.in_flight:  # else its upload came before a late question
                     self.ledger.cancelled += 1
                     self.ledger.settle(effect.lease_id, applied=False)
                     self._log("cancel", edge=effect.edge, lease=effect.lease_id)
@@ -215,6 +216,12 @@ class LiveCloud(Stateful):
                 pass
             case _:
                 assert_never(effect)
+
+    def _is_new(self, refusal: Refuse) -> bool:
+        """Return whether a refusal was not given before: one that got lost is repeated."""
+        new = self.refusals.get(refusal.edge) != refusal.request_id
+        self.refusals[refusal.edge] = refusal.request_id
+        return new
 
     def _granted(self, grant: Grant) -> None:
         costs = self.cloud.costs[grant.edge]

@@ -256,7 +256,7 @@ class Wire:
             )
         if told.HasField("refuse"):
             no = told.refuse
-            if no.reason not in ("refused", "waited", "costs"):
+            if no.reason not in ("refused", "waited", "costs", "expired"):
                 raise Malformed(f"a refusal for {no.reason[:20]!r}")
             found.append(Refuse(edge, no.request_id, no.reason, _seconds(no.retry_after_s), now))  # type: ignore[arg-type]  # checked above
         return found
