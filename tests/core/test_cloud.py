@@ -25,6 +25,7 @@ from hiflash.messages import (
     Hello,
     Proceed,
     Progress,
+    Refuse,
     RoundApplied,
     Slot,
     Upload,
@@ -268,9 +269,19 @@ def test_a_replayed_check_in_changes_nothing():
     assert same_state(before, cloud)
     cloud.handle(upload(0, given.lease_id))
     before = state_of(cloud)
-    for request in (0, 1, 2, -5):
-        assert cloud.handle(check_in(0, request, now=10.0)) == []  # the lease of request 2 is used up
+    for request in (0, 1, -5):
+        assert cloud.handle(check_in(0, request, now=10.0)) == []
+    # The lease of request 2 is used up. Whoever still asks for it hears so, and nothing changes.
+    assert cloud.handle(check_in(0, 2, now=10.0)) == [Refuse(0, 2, "expired", 0.0, 10.0)]
     assert same_state(before, cloud)
+
+
+def test_an_edge_whose_grant_got_lost_until_it_expired_is_told_to_ask_anew():
+    cloud = make()
+    lost = grant(cloud, request=1)
+    cloud.handle(Expire(lost.lease_id, 5.0))
+    assert cloud.handle(check_in(0, 1, now=6.0)) == [Refuse(0, 1, "expired", 0.0, 6.0)]
+    assert grant(cloud, request=2, now=7.0).lease_id == 2
 
 
 def test_a_newer_check_in_supersedes_the_lease_of_an_edge_that_restarted():
