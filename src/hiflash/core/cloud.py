@@ -202,7 +202,7 @@ class Cloud(Stateful):
             refusal = self.refusals.get(edge)
             if refusal is not None and refusal.request_id == check_in.request_id:
                 return [refusal._replace(now=check_in.now)]  # the refusal got lost: repeat it
-            if check_in.request_id == self.requests[edge] and edge not in self.waiting:
+            if check_in.request_id == self.requests.get(edge) and edge not in self.waiting:
                 # Its lease has ended before the edge heard of it: without an answer it would ask for ever.
                 return [Refuse(edge, check_in.request_id, "expired", 0.0, check_in.now)]
             return []  # a replayed or reordered request changes nothing
