@@ -103,12 +103,14 @@ def _request(options: argparse.Namespace) -> None:
 def _approve(options: argparse.Namespace) -> None:
     from hiflash.serve.authority import opened
     from hiflash.serve.certificates import key_fingerprint
-    from hiflash.serve.credentials import CA_FILE, read_file
+    from hiflash.serve.credentials import CA_FILE
 
     path = Path(options.request)
-    pem = read_file(path, "hiflash certs request makes a request; name its file")
     with opened(Path(options.folder)) as ca:
-        asked = ca.examine(pem, options.hosts, options.renew, options.key)
+        proposal = ca.examine(
+            path, hosts=options.hosts, days=options.days, renew=options.renew, key=options.key
+        )
+        asked = proposal.asked
         if not options.json:
             print(f"signing for federation {ca.federation}:")
             _rows(
@@ -118,7 +120,7 @@ def _approve(options: argparse.Namespace) -> None:
                     "key fingerprint": key_fingerprint(asked.public_key),
                 }
             )
-        approval = ca.sign(asked, options.days, path.parent, options.renew)
+        approval = ca.sign(proposal)
     certificate = path.parent / f"{approval.identity.stem}.crt"
     if options.json:
         print(json.dumps({**approval.to_json(), "certificate": str(certificate)}))

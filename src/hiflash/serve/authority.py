@@ -20,6 +20,7 @@ from hiflash.serve.certificates import (
     Request,
     ca_certificate,
     certificate_pem,
+    check_days,
     check_hosts,
     federation_of,
     key_fingerprint,
@@ -36,6 +37,7 @@ from hiflash.store.files import replacing, storing, write_atomic, write_new
 
 __all__ = [
     "Authority",
+    "Proposal",
     "create_federation",
     "make_request",
     "make_throwaway_federation",
@@ -45,6 +47,15 @@ __all__ = [
 CA_KEY = "ca.key"
 CLOUD = "cloud"  # the folder with the cloud's own files, to copy to its machine
 PRIVATE = 0o600  # of keys; everything else may be read by all
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a CA is about to sign, and the folder where the certificate goes."""
+
+    asked: Request
+    days: int
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -60,58 +71,40 @@ class Authority:
         """The federation that this CA is for."""
         return federation_of(self.ca)
 
-    def examine(self, pem: bytes, hosts: Sequence[str], renew: bool, key: str | None) -> Request:
+    def examine(
+        self,
+        path: Path,
+        *,
+        hosts: Sequence[str] = (),
+        days: int = DAYS,
+        renew: bool = False,
+        key: str | None = None,
+    ) -> Proposal:
         """Return what approving a request would sign, or say why it is refused.
 
         `hosts` replaces the hosts that the request asks for; `key` is the fingerprint that its key must have.
         """
-        asked = read_request(pem)
-        identity, asked_key = asked.identity, key_fingerprint(asked.public_key)
-        if identity.federation != self.federation:
-            raise IdentityError(
-                f"the request is for federation {identity.federation}, and this CA for {self.federation}"
-            )
-        if key is not None and key.lower().replace(":", "") != asked_key:
-            raise IdentityError(
-                f"the request has the key {asked_key}, not {key}: it is not the one you expect"
-            )
-        before = [approval for approval in read_approvals(self.folder) if approval.identity == identity]
-        denied = read_denylist(self.folder)
-        if any(a.key == asked_key and a.fingerprint in denied for a in before):
-            raise IdentityError(
-                f"{identity.label} was denied with this key; make a request with a new key: "
-                f"hiflash certs request {identity.label} --name {identity.federation} --out ANOTHER_FOLDER"
-            )
-        if identity.role == "cloud" and not (renew and any(a.key == asked_key for a in before)):
-            raise IdentityError(
-                "the cloud's certificate comes from hiflash certs init; a request for it is only approved to "
-                f"renew it with the same key: hiflash certs approve {self.folder} "
-                f"{self.folder / CLOUD / 'cloud.csr'} --renew"
-            )
-        if before and not renew:
-            raise IdentityError(
-                f"{identity.label} was approved already, until {max(a.not_after for a in before):%Y-%m-%d}; "
-                "choose another number, or give --renew if it is the same node"
-            )
-        return replace(asked, hosts=check_hosts(identity, hosts)) if hosts else asked
+        asked = read_request(read_file(path, "hiflash certs request makes a request; name its file"))
+        self._check_key(asked, key)
+        self._check_identity(asked, renew)
+        if hosts:
+            asked = replace(asked, hosts=check_hosts(asked.identity, hosts))
+        check_days(self.ca, days, utc_now())
+        certificate, ca = path.parent / f"{asked.identity.stem}.crt", path.parent / CA_FILE
+        if certificate.exists() and not renew:
+            raise IdentityError(f"{certificate} exists already; move it away")
+        if ca.exists() and ca.read_bytes() != certificate_pem(self.ca):
+            raise IdentityError(f"{ca} is there and of another CA; move the request to a folder of its own")
+        return Proposal(asked, days, path.parent)
 
-    def sign(self, asked: Request, days: int, beside: Path, renew: bool) -> Approval:
-        """Sign what `examine` returned; write certificate and CA certificate into the folder `beside`."""
-        path = beside / f"{asked.identity.stem}.crt"
-        if path.exists() and not renew:
-            raise IdentityError(f"{path} exists already; move it away")
-        ca_pem = certificate_pem(self.ca)
-        ca_path = beside / CA_FILE
-        if ca_path.exists() and ca_path.read_bytes() != ca_pem:
-            raise IdentityError(
-                f"{ca_path} is there and of another CA; move the request to a folder of its own"
-            )
-        approval, certificate = _signed(self.key, self.ca, asked, days)
+    def sign(self, proposal: Proposal) -> Approval:
+        """Sign what `examine` returned; write the certificate and the CA's into the folder of the request."""
+        approval, certificate = _signed(self.key, self.ca, proposal.asked, proposal.days)
         # The index first: a certificate that it does not list could not be denied.
         add_approval(self.folder, approval)
-        write_atomic(path, certificate)
-        if not ca_path.exists():
-            write_atomic(ca_path, ca_pem)
+        write_atomic(proposal.folder / f"{approval.identity.stem}.crt", certificate)
+        if not (proposal.folder / CA_FILE).exists():
+            write_atomic(proposal.folder / CA_FILE, certificate_pem(self.ca))
         return approval
 
     def deny(self, who: str) -> list[Approval]:
@@ -132,6 +125,44 @@ class Authority:
             add_denied(self.folder, new)
         return new
 
+    def _check_key(self, asked: Request, expected: str | None) -> None:
+        """Refuse another key than the expected one, and a key that was denied, with whichever identity."""
+        key = key_fingerprint(asked.public_key)
+        if expected is not None and expected.lower().replace(":", "") != key:
+            raise IdentityError(
+                f"the request has the key {key}, not {expected}: it is not the one you expect"
+            )
+        denied = read_denylist(self.folder)
+        for approval in read_approvals(self.folder):
+            if approval.key == key and approval.fingerprint in denied:
+                raise IdentityError(
+                    f"this key was denied with {approval.identity.label}; make a request with a new key: "
+                    f"hiflash certs request {asked.identity.label} --name {self.federation} --out ANOTHER"
+                )
+
+    def _check_identity(self, asked: Request, renew: bool) -> None:
+        """Refuse another federation, another cloud, and an identity that was approved unless it is renewed."""
+        identity = asked.identity
+        if identity.federation != self.federation:
+            raise IdentityError(
+                f"the request is for federation {identity.federation}, and this CA for {self.federation}"
+            )
+        before = [approval for approval in read_approvals(self.folder) if approval.identity == identity]
+        same_key = any(approval.key == key_fingerprint(asked.public_key) for approval in before)
+        if identity.role == "cloud" and not (renew and same_key):
+            raise IdentityError(
+                "the cloud's certificate comes from hiflash certs init; a request for it is only approved to "
+                f"renew it with the same key: hiflash certs approve {self.folder} "
+                f"{self.folder / CLOUD / 'cloud.csr'} --renew"
+            )
+        if before and not renew:
+            raise IdentityError(
+                f"{identity.label} was approved already, until {max(a.not_after for a in before):%Y-%m-%d}; "
+                "choose another number, or give --renew if it is the same node"
+            )
+        if renew and not before:
+            raise IdentityError(f"{identity.label} was never approved; leave out --renew")
+
 
 def create_federation(folder: Path, federation: str, hosts: Sequence[str] = ()) -> tuple[Approval, str]:
     """Make the folder of a new CA, with the cloud's files in `cloud/`: all of it or nothing.
@@ -151,7 +182,7 @@ def create_federation(folder: Path, federation: str, hosts: Sequence[str] = ()) 
         cloud_key = new_key()
         _write_request(made / CLOUD, identity, cloud_key, checked)
         asked = Request(identity, checked, cloud_key.public_key())
-        approval = Authority(made, ca, key).sign(asked, DAYS, made / CLOUD, renew=False)
+        approval = Authority(made, ca, key).sign(Proposal(asked, DAYS, made / CLOUD))
     return approval, fingerprint(certificate_pem(ca))
 
 

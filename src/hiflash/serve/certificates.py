@@ -27,6 +27,7 @@ __all__ = [
     "Request",
     "ca_certificate",
     "certificate_pem",
+    "check_days",
     "check_hosts",
     "federation_of",
     "key_fingerprint",
@@ -114,11 +115,7 @@ def node_certificate(
     days: int = DAYS,
 ) -> x509.Certificate:
     """Return the certificate of a node: its identity, its hosts, and what TLS lets its role do."""
-    left_days = (ca.not_valid_after_utc - now).days
-    if type(days) is not int or not 1 <= days <= left_days:
-        raise IdentityError(
-            f"a certificate is valid for 1 to {left_days} days, as long as its CA, got {days}; choose --days"
-        )
+    check_days(ca, days, now)
     identity = asked.identity
     subject = _name(identity.federation, identity.label)
     ca_public = ca.public_key()
@@ -135,6 +132,15 @@ def node_certificate(
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
+
+
+def check_days(ca: x509.Certificate, days: int, now: datetime) -> None:
+    """Raise if a certificate of so many days would outlive its CA."""
+    left_days = (ca.not_valid_after_utc - now).days
+    if type(days) is not int or not 1 <= days <= left_days:
+        raise IdentityError(
+            f"a certificate is valid for 1 to {left_days} days, as long as its CA, got {days}; choose --days"
+        )
 
 
 def check_hosts(identity: Identity, hosts: Iterable[str]) -> tuple[str, ...]:
