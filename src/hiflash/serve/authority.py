@@ -141,7 +141,7 @@ class Authority:
                 )
 
     def _check_identity(self, asked: Request, renew: bool) -> None:
-        """Refuse another federation, another cloud, and an identity that was approved unless it is renewed."""
+        """Refuse another federation, another cloud, and an approved identity that is not to be renewed."""
         identity = asked.identity
         if identity.federation != self.federation:
             raise IdentityError(
