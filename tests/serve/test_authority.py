@@ -226,6 +226,31 @@ def test_files_of_others_are_not_overwritten(ca_folder: Path, tmp_path: Path) ->
     refused(ca_folder, path, r"ca\.crt is there and of another CA")
 
 
+def test_a_certificate_that_cannot_be_written_is_in_the_index_and_can_be_renewed(
+    ca_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = request(tmp_path / "node", "edge/3")
+    rename = os.replace
+
+    def fail(source: Path, target: Path) -> None:
+        if target.suffix == ".crt":
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(
+            StorageError, match="make room on the disk, then give the same command again with --renew"
+        ):
+            approve(ca_folder, path)
+    assert sorted(entry.name for entry in (tmp_path / "node").iterdir()) == ["edge-3.csr", "edge-3.key"]
+    approve(ca_folder, path, renew=True)
+    assert Credentials.load(tmp_path / "node", "edge/3").identity.label == "edge/3"
+    assert (
+        len(read_approvals(ca_folder)) == 3
+    )  # the cloud, the certificate that was lost, the one that is there
+
+
 def test_a_denied_node_needs_a_new_key(ca_folder: Path, tmp_path: Path) -> None:
     path = request(tmp_path / "node", "client/17")
     approvals = [approve(ca_folder, path), approve(ca_folder, path, renew=True)]

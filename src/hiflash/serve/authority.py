@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from hiflash.errors import IdentityError
+from hiflash.errors import IdentityError, StorageError
 from hiflash.serve.approvals import Approval, add_approval, add_denied, read_approvals, read_denylist
 from hiflash.serve.certificates import (
     DAYS,
@@ -93,7 +93,7 @@ class Authority:
         certificate, ca = path.parent / f"{asked.identity.stem}.crt", path.parent / CA_FILE
         if certificate.exists() and not renew:
             raise IdentityError(f"{certificate} exists already; move it away")
-        if ca.exists() and ca.read_bytes() != certificate_pem(self.ca):
+        if ca.exists() and read_file(ca, "copy it from the CA") != certificate_pem(self.ca):
             raise IdentityError(f"{ca} is there and of another CA; move the request to a folder of its own")
         return Proposal(asked, days, path.parent)
 
@@ -102,9 +102,12 @@ class Authority:
         approval, certificate = _signed(self.key, self.ca, proposal.asked, proposal.days)
         # The index first: a certificate that it does not list could not be denied.
         add_approval(self.folder, approval)
-        write_atomic(proposal.folder / f"{approval.identity.stem}.crt", certificate)
-        if not (proposal.folder / CA_FILE).exists():
-            write_atomic(proposal.folder / CA_FILE, certificate_pem(self.ca))
+        try:
+            write_atomic(proposal.folder / f"{approval.identity.stem}.crt", certificate)
+            if not (proposal.folder / CA_FILE).exists():
+                write_atomic(proposal.folder / CA_FILE, certificate_pem(self.ca))
+        except StorageError as error:
+            raise StorageError(error.what, "give the same command again with --renew") from error
         return approval
 
     def deny(self, who: str) -> list[Approval]:
