@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": {"core", "data"},
     "execute": {"core", "train"},
     "sim": {"core", "agents", "methods", "config", "data", "train", "execute"},
+    "serve": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
     "control": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
     "report": {"core", "store", "sim", "control"},
 }

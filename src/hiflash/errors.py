@@ -7,6 +7,7 @@ __all__ = [
     "DamageError",
     "DataError",
     "HiFlashError",
+    "IdentityError",
     "Paused",
     "ProtocolError",
     "RunError",
@@ -28,6 +29,10 @@ class ConfigError(HiFlashError):
 
 class DataError(HiFlashError):
     """A dataset or partition that is missing, damaged or unusable."""
+
+
+class IdentityError(HiFlashError):
+    """A key, certificate or identity that is missing, wrong, expired or somebody else's."""
 
 
 class RunError(HiFlashError):

@@ -16,6 +16,7 @@ from hiflash import __version__
 from hiflash.cli import (
     associate,
     calibrate,
+    certs,
     compare,
     data,
     evaluate_agent,
@@ -33,7 +34,7 @@ __all__ = ["main"]
 SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
-COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data)
+COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, certs)
 
 
 @answering_signals

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hiflash.errors import Paused
+from hiflash.errors import ConfigError, Paused
 from hiflash.study.signals import EXIT_CODE, Stopped, answered, new_pause, say_at_the_end
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "PAUSED",
     "answering_signals",
     "cells_options",
+    "check_installed",
     "pause_on_signal",
     "print_paths",
     "print_tables",
@@ -47,6 +49,15 @@ def answering_signals(main: Callable[[Sequence[str] | None], int]) -> Callable[.
             return PAUSED
 
     return answering
+
+
+def check_installed(command: str, *packages: str) -> None:
+    """Say how to install what a command of a deployment needs, if it is not there."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f'hiflash {command} needs the package {", ".join(missing)}: pip install "hiflash[serve]"'
+        )
 
 
 def pause_on_signal() -> Callable[[], bool]:

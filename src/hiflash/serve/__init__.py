@@ -1,4 +1,4 @@
 """The deployed system on a wall clock: services, agents, journal, transports and identities.
 
-May import the vocabulary and every package that the simulator imports, and the simulator's books.
+May import the vocabulary, core, store, agents, methods, config, data, train, execute and sim.
 """

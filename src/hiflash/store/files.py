@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,15 @@ from uuid import uuid4
 
 from hiflash.errors import RunError, StorageError
 
-__all__ = ["check_writable", "remedy", "remove_leftovers", "replacing", "storing", "write_atomic"]
+__all__ = [
+    "check_writable",
+    "remedy",
+    "remove_leftovers",
+    "replacing",
+    "storing",
+    "write_atomic",
+    "write_new",
+]
 
 PROBE_BYTES = 4096  # one block: a full disk refuses it too
 
@@ -43,7 +52,10 @@ def storing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path. On success it durably replaces `path`, on failure it is removed."""
+    """Yield a temporary path. On success it durably replaces `path`, on failure it is removed.
+
+    What is made there may be a folder; it replaces an empty one only.
+    """
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,13 +65,25 @@ def replacing(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
             _sync(path.parent)
         finally:
-            temporary.unlink(missing_ok=True)
+            if temporary.is_dir():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                temporary.unlink(missing_ok=True)
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
-    """Replace the content of a file; a crash leaves the old or the new content."""
+def write_atomic(path: Path, data: bytes | str, mode: int = 0o666) -> None:
+    """Replace the content of a file; a crash leaves the old or the new content.
+
+    The file has its permissions, `mode` without the bits of the umask, from the moment it is created.
+    """
     with replacing(path) as temporary:
-        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+        write_new(temporary, data, mode)
+
+
+def write_new(path: Path, data: bytes | str, mode: int = 0o666) -> None:
+    """Write a file that must not exist yet, without waiting for the disk; permissions as `write_atomic`."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
 
 
 def check_writable(folder: Path) -> None:
