@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import hiflash
+from hiflash.config.tree import update_keys
 from hiflash.methods import registry
+from hiflash.methods.kinds import KINDS
 from hiflash.methods.recipes import METHODS
 from tiny import TINY, make_tiny_data, make_tiny_model
 
@@ -50,12 +52,14 @@ def resume_tiny(tiny_data: hiflash.Dataset) -> Callable[..., hiflash.Result]:
 @pytest.fixture
 def parts_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget what a test registers."""
-    kept = [(table, dict(table)) for table in (registry.MIXINGS, registry.THRESHOLDS, METHODS)]
+    tables = [kind.parts for kind in KINDS.values()]
+    kept = [(table, dict(table)) for table in (*tables, METHODS)]
     monkeypatch.setattr(registry, "_OWN", set())
     yield
     for table, before in kept:
         table.clear()
         table.update(before)
+    update_keys()
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hiflash.config import Config
-    from hiflash.config.register import register_method
+    from hiflash.config.register import register, register_method
+    from hiflash.core.registry import Key, Part
+    from hiflash.core.state import Stateful
     from hiflash.data import Dataset
-    from hiflash.methods.registry import register_mixing, register_threshold
     from hiflash.sim.result import Result
     from hiflash.study.calibrate import Calibration, calibrate
     from hiflash.study.compare import Comparison, compare
@@ -27,13 +28,15 @@ __all__ = [
     "Comparison",
     "Config",
     "Dataset",
+    "Key",
+    "Part",
     "Result",
+    "Stateful",
     "Sweep",
     "calibrate",
     "compare",
+    "register",
     "register_method",
-    "register_mixing",
-    "register_threshold",
     "resume",
     "run",
     "sweep",
@@ -44,13 +47,15 @@ _HOMES = {
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
+    "Key": "hiflash.core.registry",
+    "Part": "hiflash.core.registry",
     "Result": "hiflash.sim.result",
+    "Stateful": "hiflash.core.state",
     "Sweep": "hiflash.study.sweep",
     "calibrate": "hiflash.study.calibrate",
     "compare": "hiflash.study.compare",
+    "register": "hiflash.config.register",
     "register_method": "hiflash.config.register",
-    "register_mixing": "hiflash.methods.registry",
-    "register_threshold": "hiflash.methods.registry",
     "resume": "hiflash.study.run",
     "run": "hiflash.study.run",
     "sweep": "hiflash.study.sweep",

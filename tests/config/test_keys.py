@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from hiflash.config import Config
-from hiflash.config.applicability import NEEDS
-from hiflash.config.document import keys_table, thresholds_table
+from hiflash.config.applicability import needs
+from hiflash.config.document import keys_table, kinds_table, parts_table
 from hiflash.config.tree import describe_keys
 from hiflash.core.registry import declared_keys
 from hiflash.errors import ConfigError
-from hiflash.methods.registry import THRESHOLDS
+from hiflash.methods.kinds import KINDS, THRESHOLDS
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 WHOLE = re.compile(r"a whole number from ([\d,]+) to ([\d,]+)")
@@ -65,7 +65,7 @@ NUMERIC = [key for key, (allowed, _) in KEYS.items() if bounds(allowed)]
 
 def beside(key: str) -> dict[str, Any]:
     """Return the settings that a key needs beside it."""
-    needed = {other: values[0] for other, values in NEEDS.get(key, ())}
+    needed = {need.keys[0]: need.values[0] for need in needs().get(key, ())}
     return {**{k: v for other in needed for k, v in beside(other).items()}, **needed}
 
 
@@ -135,7 +135,9 @@ def test_errors_name_both_bounds(key: str, value: Any, said: str) -> None:
 def test_the_tables_of_the_documents_are_those_that_are_printed() -> None:
     text = DOCS.read_text()
     assert keys_table() in text
-    assert thresholds_table() in text
+    for word in KINDS:
+        assert parts_table(word) in text
+    assert kinds_table() in DOCS.with_name("plugins.md").read_text()
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from hiflash.config.tree import Config
+from typing import Any
 
-__all__ = ["describe_method"]
+from hiflash.config.tree import Config
+from hiflash.methods.kinds import KINDS
+
+__all__ = ["describe_method", "describe_parts"]
 
 
 def describe_method(method: str) -> dict[str, str]:
@@ -30,3 +33,20 @@ def describe_method(method: str) -> dict[str, str]:
         parts["mixing"] = "mean by samples"
     parts["client"] = f"SGD (mu {client.mu:g})" if client.mu else "SGD"
     return parts
+
+
+def describe_parts() -> dict[str, dict[str, Any]]:
+    """Return every kind of part: the keys that choose it, and its parts with their own keys."""
+    return {
+        word: {
+            "keys": list(kind.keys),
+            "parts": {
+                name: {
+                    "about": part.about,
+                    "keys": [f"{section}.{key.name}" for section in kind.sections for key in part.keys],
+                }
+                for name, part in kind.parts.items()
+            },
+        }
+        for word, kind in KINDS.items()
+    }

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from hiflash.config.applicability import out_of_place
+from hiflash.config.applicability import needs, out_of_place
 from hiflash.config.keys import OneOf, Seconds, Section, allowed, setting
 from hiflash.config.method_sections import (
     AttackSection,
@@ -24,6 +24,7 @@ from hiflash.config.method_sections import (
     EdgeSection,
     FederationSection,
 )
+from hiflash.config.parts import add_declared_keys
 from hiflash.config.rules import broken_rules
 from hiflash.config.run_sections import (
     CostSection,
@@ -38,14 +39,10 @@ from hiflash.config.run_sections import (
 )
 from hiflash.config.settings import explain, flatten, nest, read_settings
 from hiflash.errors import ConfigError
+from hiflash.methods.kinds import KINDS
 from hiflash.methods.recipes import METHODS
 
-__all__ = ["Config", "describe_keys", "inapplicable"]
-
-DATASET_SETTINGS: dict[str, dict[str, Any]] = {
-    "cifar10": {"client.batch": 50, "client.lr": 0.1, "cloud.threshold_max": 4, "data.augment": True},
-    "femnist": {"data.partition": "writer"},
-}
+__all__ = ["Config", "describe_keys", "inapplicable", "update_keys"]
 
 
 class Config(Section):
@@ -104,9 +101,13 @@ class Config(Section):
 
     def with_random_thresholds(self) -> Self:
         """Return this configuration with random thresholds, without the keys of its own threshold."""
-        settings = {**flatten(self.model_dump(mode="json")), "cloud.threshold": "random"}
+        return self.with_choices({"cloud.threshold": "random"})
+
+    def with_choices(self, choices: Mapping[str, Any]) -> Self:
+        """Return this configuration with other choices, without the keys that have no effect beside them."""
+        settings = {**flatten(self.model_dump(mode="json")), **choices}
         given = {key: value for key, value in self._given.items() if not out_of_place(key, settings)}
-        return type(self)(**nest({**given, "cloud.threshold": "random"}))
+        return type(self)(**nest({**given, **choices}))
 
     @classmethod
     def _layered(cls, below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> Self:
@@ -190,8 +191,8 @@ def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults, with the settings of the given dataset and method on top."""
     method, dataset = given.get("method", "hifl"), given.get("data.name", "mnist5k")
     recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
-    defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
-    return {**_defaults(), **defaults, **recipe}
+    named = KINDS["dataset"].parts.get(dataset) if isinstance(dataset, str) else None
+    return {**_defaults(), **(named.settings if named else {}), **recipe}
 
 
 @cache
@@ -201,13 +202,30 @@ def _defaults() -> dict[str, Any]:
 
 def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
     """Yield key, allowed values, default and meaning of every setting."""
+    sections = _sections()
     for name, info in Config.model_fields.items():
-        kind = info.annotation
-        if isinstance(kind, type) and issubclass(kind, Section):
-            for sub, sub_info in kind.model_fields.items():
+        if name in sections:
+            for sub, sub_info in sections[name].model_fields.items():
                 yield f"{name}.{sub}", *_about(sub_info)
         else:
             yield name, *_about(info)
+
+
+def update_keys() -> None:
+    """Give the configuration the keys that parts declare; call it again when the parts have changed."""
+    changed = add_declared_keys(_sections())
+    if changed and Config.__pydantic_complete__:
+        for section in changed:
+            section.model_rebuild(force=True)
+        Config.model_rebuild(force=True)
+    _defaults.cache_clear()
+    needs.cache_clear()
+
+
+def _sections() -> dict[str, type[Section]]:
+    fields = Config.model_fields.items()
+    kinds = {name: info.annotation for name, info in fields}
+    return {n: kind for n, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
 
 
 def _about(info: Any) -> tuple[str, Any, str]:
@@ -218,3 +236,6 @@ def _about(info: Any) -> tuple[str, Any, str]:
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
     known = {key: (allowed, default) for key, allowed, default, _ in describe_keys()}
     return explain(error, known, sources)
+
+
+update_keys()
