@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": {"core", "data", "store", "agents"},
     "config": {"core", "methods"},
     "train": {"core", "data"},
-    "execute": {"core", "train"},
+    "execute": {"core", "methods", "train"},
     "sim": {"core", "agents", "methods", "config", "data", "train", "execute"},
     "control": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
     "report": {"core", "store", "sim", "control"},

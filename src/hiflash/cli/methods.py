@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from hiflash.cli.words import plugin_option
+
 __all__ = ["add"]
 
 
@@ -13,6 +15,7 @@ def add(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser("methods", help="list the methods, and the parts of which they are made")
     command.add_argument("--json", action="store_true", help="print one JSON object")
+    plugin_option(command)
     command.set_defaults(call=_methods)
 
 
@@ -20,11 +23,11 @@ def _methods(options: argparse.Namespace) -> int:
     from hiflash.config.describe import describe_method, describe_parts
     from hiflash.methods.recipes import METHODS
 
+    kinds = describe_parts()
     rows: dict[str, Any] = {
         name: {"about": recipe.about, "parts": describe_method(name), "settings": recipe.settings}
         for name, recipe in METHODS.items()
     }
-    kinds = describe_parts()
     if options.json:
         print(json.dumps({"methods": rows, "parts": kinds}))
         return 0

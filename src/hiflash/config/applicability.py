@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hiflash.config.parts import key_readers, keys_of
 from hiflash.core.registry import readers
 from hiflash.methods.kinds import KINDS, kind_of
-from hiflash.methods.registry import is_own
+from hiflash.methods.registry import is_own, usual_model, version
 
 __all__ = ["Need", "needs", "out_of_place"]
 
@@ -46,9 +46,13 @@ BASIC: dict[str, tuple[Need, ...]] = {
 """The needs of keys that no part declares. A key that is not listed always applies."""
 
 
-@cache
 def needs() -> dict[str, tuple[Need, ...]]:
     """Return the needs of every key: those of a part's key come from the part."""
+    return _needs(version())
+
+
+@lru_cache(maxsize=1)
+def _needs(version: int) -> dict[str, tuple[Need, ...]]:
     found = dict(BASIC)
     for kind in KINDS.values():
         for key in kind.keys:
@@ -66,7 +70,7 @@ def needs() -> dict[str, tuple[Need, ...]]:
 def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
     """Return why a key has no effect among these (complete, dotted) settings; empty if it has one."""
     for need in needs().get(key, ()):
-        if any(_meets(other, settings[other], need.values) for other in need.keys):
+        if any(_meets(other, _value(other, settings), need.values) for other in need.keys):
             continue
         other, has = need.keys[0], settings[need.keys[0]]
         method = settings["method"]
@@ -85,6 +89,12 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
         here = " and ".join(json.dumps(settings[other]) for other in need.keys)
         return f"is for {' or '.join(need.keys)} = {wanted}, and here that is {here}; leave it out"
     return ""
+
+
+def _value(key: str, settings: Mapping[str, Any]) -> Any:
+    """Return the value of a key; the model "auto" is that of the dataset."""
+    value = settings[key]
+    return usual_model(settings["data.name"]) if (key, value) == ("model.name", "auto") else value
 
 
 def _meets(key: str, value: Any, values: tuple[Any, ...]) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from hiflash.config.tree import Config
 from hiflash.methods.kinds import KINDS
+from hiflash.methods.plugins import load_plugins
 
 __all__ = ["describe_method", "describe_parts"]
 
@@ -37,6 +38,7 @@ def describe_method(method: str) -> dict[str, str]:
 
 def describe_parts() -> dict[str, dict[str, Any]]:
     """Return every kind of part: the keys that choose it, and its parts with their own keys."""
+    load_plugins()
     return {
         word: {
             "keys": list(kind.keys),

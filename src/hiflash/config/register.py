@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hiflash.config.keys import Section, allowed, field_of
 from hiflash.config.parts import keys_of
-from hiflash.config.tree import Config, describe_keys, update_keys
+from hiflash.config.tree import Config, describe_keys
 from hiflash.core.registry import Key, Part
 from hiflash.errors import ConfigError
 from hiflash.methods.kinds import KINDS, Kind
@@ -32,13 +32,12 @@ def register(kind: str, part: Part, *, replace: bool = False) -> None:
         raise ConfigError(f"a {kind} of your own must be a hiflash.Part, got {type(part).__name__}")
     row = KINDS[kind]
     _check_keys(row, part)
-    with undone_on_error(row.parts, kind, part.name):
+    with undone_on_error():
         add_part(row, part, replace=replace)
         try:
             keys_of(row)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-    update_keys()
 
 
 def register_method(name: str, about: str, settings: Mapping[str, Any], *, replace: bool = False) -> None:
@@ -48,7 +47,7 @@ def register_method(name: str, about: str, settings: Mapping[str, Any], *, repla
     """
     if not isinstance(settings, Mapping):
         raise ConfigError(f"the method {name} needs settings by key, got {type(settings).__name__}")
-    with undone_on_error(METHODS, "method", name):
+    with undone_on_error():
         add_name(METHODS, "method", name, Recipe(about, dict(settings)), replace=replace)
         Config(method=name)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
-from hiflash.config.applicability import needs, out_of_place
-from hiflash.config.keys import OneOf, Seconds, Section, allowed, setting
+from hiflash.config.applicability import out_of_place
+from hiflash.config.keys import OneOf, Seconds, Section, allowed, as_tuple, setting
 from hiflash.config.method_sections import (
     AttackSection,
     ClientSection,
@@ -37,12 +37,14 @@ from hiflash.config.run_sections import (
     StopSection,
     WanSection,
 )
-from hiflash.config.settings import explain, flatten, nest, read_settings
+from hiflash.config.settings import explain, flatten, merged, nest, read_settings
 from hiflash.errors import ConfigError
 from hiflash.methods.kinds import KINDS
+from hiflash.methods.plugins import load_plugins
 from hiflash.methods.recipes import METHODS
+from hiflash.methods.registry import version
 
-__all__ = ["Config", "describe_keys", "inapplicable", "update_keys"]
+__all__ = ["Config", "describe_keys", "inapplicable"]
 
 
 class Config(Section):
@@ -66,6 +68,9 @@ class Config(Section):
         "local", "what runs the workers: this process, or a Ray cluster"
     )
     checkpoint_s: Seconds = setting(20.0, "wall seconds between two checkpoints")
+    plugins: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = setting(
+        (), "modules with parts of your own (docs/plugins.md)", allowed="a list of modules or .py files"
+    )
     federation: FederationSection = Field(default_factory=FederationSection)
     client: ClientSection = Field(default_factory=ClientSection)
     edge: EdgeSection = Field(default_factory=EdgeSection)
@@ -84,6 +89,8 @@ class Config(Section):
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def __init__(self, _sources: Mapping[str, str] | None = None, **settings: Any) -> None:
+        settings = merged(settings)
+        _update_keys()
         try:
             super().__init__(**settings)
         except ValidationError as error:
@@ -120,7 +127,7 @@ class Config(Section):
             usual = _usual(below)
             below = {k: v for k, v in below.items() if k in ("method", "data.name") or usual.get(k) != v}
         sources = {key: where for key in below if key not in above}
-        return cls(_sources=sources if below else {}, **nest({**below, **above}))
+        return cls(_sources=sources if below else {}, **nest(merged(below, above)))
 
     @model_validator(mode="before")
     @classmethod
@@ -171,7 +178,7 @@ class Config(Section):
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the results: not workers, executor, device or checkpoints."""
-        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "data.dir")
+        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "plugins", "data.dir")
         return {key: value for key, value in self.settings().items() if key not in free}
 
     def digest(self) -> str:
@@ -195,13 +202,19 @@ def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**_defaults(), **(named.settings if named else {}), **recipe}
 
 
-@cache
 def _defaults() -> dict[str, Any]:
+    return _defaults_of(version())
+
+
+@lru_cache(maxsize=1)
+def _defaults_of(version: int) -> dict[str, Any]:
     return {key: default for key, _, default, _ in describe_keys()}
 
 
 def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
     """Yield key, allowed values, default and meaning of every setting."""
+    load_plugins()
+    _update_keys()
     sections = _sections()
     for name, info in Config.model_fields.items():
         if name in sections:
@@ -211,15 +224,18 @@ def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
             yield name, *_about(info)
 
 
-def update_keys() -> None:
-    """Give the configuration the keys that parts declare; call it again when the parts have changed."""
+def _update_keys() -> None:
+    """Give the configuration the keys that parts declare, if the parts have changed."""
+    _updated(version())
+
+
+@lru_cache(maxsize=1)
+def _updated(version: int) -> None:
     changed = add_declared_keys(_sections())
-    if changed and Config.__pydantic_complete__:
-        for section in changed:
-            section.model_rebuild(force=True)
-        Config.model_rebuild(force=True)
-    _defaults.cache_clear()
-    needs.cache_clear()
+    outer: list[type[Section]] = [Config] if changed else []
+    for outdated in changed + outer:
+        if outdated.__pydantic_complete__:  # others are built at their first use
+            outdated.model_rebuild(force=True)
 
 
 def _sections() -> dict[str, type[Section]]:
@@ -238,4 +254,4 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
     return explain(error, known, sources)
 
 
-update_keys()
+_update_keys()

@@ -14,6 +14,7 @@ from hiflash.core.thresholds.fixed import FixedThreshold
 from hiflash.core.thresholds.policy import ThresholdPolicy
 from hiflash.errors import ConfigError
 from hiflash.methods.kinds import KINDS, Kind, kind_of
+from hiflash.methods.recipes import METHODS
 
 if TYPE_CHECKING:
     from hiflash.config import Config
@@ -24,10 +25,15 @@ __all__ = [
     "aggregate",
     "chosen",
     "is_own",
+    "loading_plugin",
     "make",
     "registered",
+    "restore",
+    "snapshot",
     "threshold_policy",
     "undone_on_error",
+    "usual_model",
+    "version",
     "with_keys",
 ]
 
@@ -61,6 +67,16 @@ def threshold_policy(config: Config) -> ThresholdPolicy:
     return policy
 
 
+def usual_model(dataset: Any) -> str:
+    """Return the name of a dataset's usual model; data that names none is taken for small images.
+
+    >>> usual_model("cifar10"), usual_model("own")
+    ('resnet', 'lenet')
+    """
+    name = KINDS["dataset"].name_in(dataset)
+    return (KINDS["dataset"].parts[name].model if name else None) or "lenet"
+
+
 def with_keys(config: Config, key: str) -> str:
     """Return the choice of a key with the values of the keys that the chosen part declares, for messages."""
     part, section = chosen(config, key), key.partition(".")[0]
@@ -75,8 +91,8 @@ def is_own(key: str, value: Any) -> bool:
 
 
 def registered() -> bool:
-    """Return whether the user registered parts, which other processes lack."""
-    return bool(_OWN)
+    """Return whether the user registered anything outside of plugins, which other processes lack."""
+    return None in _OWN.values()
 
 
 def add_part(kind: Kind, part: Part, *, replace: bool) -> None:
@@ -107,25 +123,58 @@ def add_name(table: dict[str, Any], word: str, name: str, entry: Any, *, replace
             f"{name} is a {word} that you registered already; "
             "choose another name, or give replace=True to replace it"
         )
-    _OWN.add((word, name))
+    global _version
+    _version += 1
+    _OWN[word, name] = _plugin
     table[name] = entry
 
 
+def version() -> int:
+    """Return a number that changes whenever the tables of parts or methods do."""
+    return _version
+
+
 @contextmanager
-def undone_on_error(table: dict[str, Any], word: str, name: Any) -> Iterator[None]:
-    """Restore the entry of a name if the block raises."""
-    before, own = dict(table), set(_OWN)
+def undone_on_error() -> Iterator[None]:
+    """Forget what the block registers if it raises."""
+    before = snapshot()
     try:
         yield
-    except Exception:
-        table.clear()
-        table.update(before)
-        if (word, name) not in own:
-            _OWN.discard((word, name))
+    except BaseException:
+        restore(before)
         raise
 
 
-_OWN: set[tuple[str, str]] = set()
+@contextmanager
+def loading_plugin(place: str) -> Iterator[None]:
+    """Take note that a plugin registers what the block registers; forget that if the block raises."""
+    global _plugin
+    outer, _plugin = _plugin, place
+    try:
+        with undone_on_error():
+            yield
+    finally:
+        _plugin = outer
+
+
+def snapshot() -> list[tuple[dict[Any, Any], dict[Any, Any]]]:
+    """Return all tables with their present contents."""
+    tables: list[dict[Any, Any]] = [*(kind.parts for kind in KINDS.values()), METHODS, _OWN]
+    return [(table, dict(table)) for table in tables]
+
+
+def restore(tables: list[tuple[dict[Any, Any], dict[Any, Any]]]) -> None:
+    """Go back to a snapshot."""
+    global _version
+    for table, before in tables:
+        table.clear()
+        table.update(before)
+    _version += 1
+
+
+_OWN: dict[tuple[str, str], str | None] = {}  # what users registered, and the plugin that did
+_plugin: str | None = None
+_version = 0
 
 
 def _is_place(make: object) -> bool:

@@ -6,7 +6,7 @@ import copy
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
 from hiflash.methods.kinds import KINDS
-from hiflash.methods.registry import aggregate, threshold_policy
+from hiflash.methods.registry import aggregate, threshold_policy, usual_model
 from hiflash.methods.registry import make as make_part
 from hiflash.sim.build import Materials, StartModel, check_clusters, simulator, workload_of
 from hiflash.sim.centralized import Centralized
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from hiflash.execute.ray_executor import RayExecutor
 
 __all__ = ["Federation", "build", "outline", "survey"]
-
-USUAL_MODEL = "lenet"  # of data that names none
 
 
 @dataclass(frozen=True)
@@ -143,11 +141,11 @@ def _materials(
     if config.data.name == "own" and data is None:
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
     if data is None and config.data.name != "none":
-        data = make_part("dataset", config)
+        made = make_part("dataset", config)
+        data = made if made.name == config.data.name else replace(made, name=config.data.name)
     name: str = config.model.name if model is None else "own"
     if name == "auto":
-        known = KINDS["dataset"].parts.get(data.name) if data else None
-        name = known.model if known and known.model else USUAL_MODEL
+        name = usual_model(data.name if data else config.data.name)
     if name == "own" and model is None:
         raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
     shape = (1, 28, 28) if data is None else tuple(data.x.shape[1:])
@@ -205,7 +203,8 @@ def _pool(
     from hiflash.execute.ray_worker import Setup
 
     trainer = make_trainer().name
-    setup = Setup(trainer, make, solver, x_array, y_array, indices, x_test_array, y_test_array, rules)
+    arrays_of_setup = (x_array, y_array, indices, x_test_array, y_test_array)
+    setup = Setup(trainer, make, solver, *arrays_of_setup, rules, config.plugins)
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
