@@ -65,9 +65,9 @@ def _call(words: list[str], options: argparse.Namespace) -> int:
             words, settings = split(words, chosen)
         parser.parse_args(words, options)
         if getattr(options, "plugin", None):
-            from hiflash.methods.plugins import load_plugins
+            from hiflash.config.settings import merged
 
-            settings["plugins"] = [*settings.get("plugins", ()), *load_plugins(options.plugin)]
+            settings = merged(settings, {"plugins": options.plugin})
         if chosen is not None and takes_settings and options.help_keys:
             _print_help(chosen)
             return 0

@@ -29,7 +29,7 @@ def register(kind: str, part: Part, *, replace: bool = False) -> None:
     if kind not in KINDS:
         raise ConfigError(f"unknown kind of part {kind!r}; there are {', '.join(KINDS)}")
     if not isinstance(part, Part):
-        raise ConfigError(f"a {kind} of your own must be a hiflash.Part, got {type(part).__name__}")
+        raise ConfigError(f"the {kind} that you register must be a hiflash.Part, got {type(part).__name__}")
     row = KINDS[kind]
     _check_keys(row, part)
     with undone_on_error():

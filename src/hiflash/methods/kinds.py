@@ -31,7 +31,8 @@ __all__ = ["KINDS", "THRESHOLDS", "Kind", "kind_of"]
 class Kind:
     """A kind of part. `keys` choose its parts, `arguments` are what `make` gets, in words.
 
-    What `make` returns must have the `methods` and `attributes`; `returns` says it in words.
+    What `make` returns must have the `methods` and `attributes`; `returns` says it in words. `words` are
+    values of the keys that name no part.
     """
 
     word: str
@@ -41,6 +42,7 @@ class Kind:
     returns: str
     methods: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
     @property
     def sections(self) -> tuple[str, ...]:
@@ -178,6 +180,7 @@ KINDS: dict[str, Kind] = {
             "a `Dataset`",
             ("normalised",),
             ("x", "y", "x_test", "y_test", "classes"),
+            words=("none", "own"),
         ),
         Kind(
             "partition",
@@ -186,7 +189,14 @@ KINDS: dict[str, Kind] = {
             "config, samples, clients, number, stream",
             "the sample indices of each client, as lists",
         ),
-        Kind("model", ("model.name",), MODELS, "config, shape, classes", "a torch module"),
+        Kind(
+            "model",
+            ("model.name",),
+            MODELS,
+            "config, shape, classes",
+            "a torch module",
+            words=("auto", "own"),
+        ),
     )
 }
 

@@ -48,7 +48,7 @@ def _load(name: str) -> str:
     if place.endswith(".py"):
         _load_once(name, place, lambda: _import_file(Path(place)))
     else:
-        _load_once(name, place, lambda: importlib.import_module(place))
+        _load_once(name, place, lambda: _import_module(place))
     return place
 
 
@@ -83,6 +83,17 @@ def _locate(name: str) -> str:
         if path.is_file():
             return str(path.resolve())
     return name
+
+
+def _import_module(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # something that the plugin imports is missing
+        raise ConfigError(
+            f"there is no such module in {Path.cwd()} or among the installed ones; give the path of its file"
+        ) from None
 
 
 def _import_file(path: Path) -> None:

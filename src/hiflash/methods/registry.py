@@ -107,20 +107,22 @@ def add_part(kind: Kind, part: Part, *, replace: bool) -> None:
                 f"the {kind.word} {part.name} has number, settings or model, which are for a {of}; "
                 "leave them out"
             )
+    if part.name in kind.words:
+        raise ConfigError(f"{part.name} is a word of {kind.keys[0]}; choose another name")
     add_name(kind.parts, kind.word, part.name, _checked(kind, part), replace=replace)
 
 
 def add_name(table: dict[str, Any], word: str, name: str, entry: Any, *, replace: bool) -> None:
     """Put a user's entry into a table; `replace` allows to replace a user's entry, never a shipped one."""
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
-        raise ConfigError(f"the name of a {word} has lower-case letters, digits and _, got {name!r}")
+        raise ConfigError(f"the name of {_a(word)} has lower-case letters, digits and _, got {name!r}")
     if word == "partition" and re.search("[0-9]", name):
         raise ConfigError(f"the name of a partition has no digits, because a number may follow, got {name!r}")
     if name in table and (word, name) not in _OWN:
-        raise ConfigError(f"{name} is a {word} of HiFlash; choose another name")
+        raise ConfigError(f"the {word} {name} comes with HiFlash; choose another name")
     if name in table and not replace:
         raise ConfigError(
-            f"{name} is a {word} that you registered already; "
+            f"{name} is {_a(word)} that you registered already; "
             "choose another name, or give replace=True to replace it"
         )
     global _version
@@ -175,6 +177,10 @@ def restore(tables: list[tuple[dict[Any, Any], dict[Any, Any]]]) -> None:
 _OWN: dict[tuple[str, str], str | None] = {}  # what users registered, and the plugin that did
 _plugin: str | None = None
 _version = 0
+
+
+def _a(word: str) -> str:
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
 def _is_place(make: object) -> bool:
