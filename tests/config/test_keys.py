@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from hiflash.config import Config
-from hiflash.config.applicability import needs
+from hiflash.config.applicability import needs, out_of_place
 from hiflash.config.document import keys_table, kinds_table, parts_table
+from hiflash.config.parts import keys_of
 from hiflash.config.tree import describe_keys
 from hiflash.core.registry import declared_keys
 from hiflash.errors import ConfigError
@@ -159,3 +160,17 @@ def test_no_threshold_takes_the_name_of_a_key_that_the_cloud_has_anyway() -> Non
     # behind cloud.threshold, in the order of their declaration, and nowhere else
     assert cloud[start : start + len(declared)] == declared
     assert cloud[start + len(declared) :] == ["cloud.enforce", "cloud.norm_bound"]
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_a_key_of_any_part_is_out_of_place_beside_the_parts_that_do_not_use_it(word: str) -> None:
+    kind, defaults = KINDS[word], {key: default for key, (_, default) in KEYS.items()}
+    for choosing in kind.keys:
+        section = choosing.partition(".")[0]
+        for part in kind.parts.values():
+            settings = {**defaults, **beside(choosing), choosing: part.name}
+            for key in keys_of(kind).values():
+                said = out_of_place(f"{section}.{key.name}", settings)
+                used = key.anywhere or key in part.keys or key.name in part.reads
+                assert (said == "") == used
+                assert used or said.startswith("is for ")

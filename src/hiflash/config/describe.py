@@ -7,6 +7,7 @@ from typing import Any
 from hiflash.config.tree import Config
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.plugins import load_plugins
+from hiflash.methods.registry import chosen
 
 __all__ = ["describe_method", "describe_parts"]
 
@@ -24,7 +25,7 @@ def describe_method(method: str) -> dict[str, str]:
         parts["edge"] = f"{edge.clients_per_round} clients x {rounds} rounds"
     if asynchronous:
         most = "" if cloud.concurrency == "none" else f" ({cloud.concurrency} at a time)"
-        weighted = "" if cloud.mixing == "tiers" else f" ({cloud.alpha:g}, {cloud.weighting})"
+        weighted = f" ({cloud.alpha:g}, {cloud.weighting})" if _is_weighted(config) else ""
         parts["schedule"] = f"async{most}"
         parts["mixing"] = cloud.mixing + weighted
         parts["threshold"] = str(cloud.threshold)
@@ -52,3 +53,7 @@ def describe_parts() -> dict[str, dict[str, Any]]:
         }
         for word, kind in KINDS.items()
     }
+
+
+def _is_weighted(config: Config) -> bool:
+    return "weighting" in chosen(config, "cloud.mixing").reads

@@ -42,7 +42,7 @@ def add_declared_keys(sections: Mapping[str, type[Section]]) -> list[type[Sectio
             for kind in KINDS.values():
                 last = [key for key in kind.keys if key.startswith(f"{word}.")][-1:]
                 if last == [f"{word}.{name}"]:
-                    fields |= {key.name: _field(key) for key in keys_of(kind).values()}
+                    _add(fields, plain, kind)
         if list(fields.items()) != list(section.model_fields.items()):
             section.__pydantic_fields__ = fields
             changed.append(section)
@@ -51,6 +51,15 @@ def add_declared_keys(sections: Mapping[str, type[Section]]) -> list[type[Sectio
 
 _plain: dict[type[Section], dict[str, FieldInfo]] = {}
 _fields: dict[Key, FieldInfo] = {}
+
+
+def _add(fields: dict[str, FieldInfo], plain: Mapping[str, FieldInfo], kind: Kind) -> None:
+    for name, key in keys_of(kind).items():
+        if name in fields or name in plain:
+            raise ValueError(
+                f"a {kind.word} declares {name}, a key that its section has already; rename it"
+            )
+        fields[name] = _field(key)
 
 
 def _field(key: Key) -> FieldInfo:
