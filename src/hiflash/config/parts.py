@@ -56,9 +56,7 @@ _fields: dict[Key, FieldInfo] = {}
 def _add(fields: dict[str, FieldInfo], plain: Mapping[str, FieldInfo], kind: Kind) -> None:
     for name, key in keys_of(kind).items():
         if name in fields or name in plain:
-            raise ValueError(
-                f"a {kind.word} declares {name}, a key that its section has already; rename it"
-            )
+            raise ValueError(f"a {kind.word} declares {name}, a key that its section has already; rename it")
         fields[name] = _field(key)
 
 

@@ -203,8 +203,8 @@ def _pool(
     from hiflash.execute.ray_worker import Setup
 
     trainer = make_trainer().name
-    arrays_of_setup = (x_array, y_array, indices, x_test_array, y_test_array)
-    setup = Setup(trainer, make, solver, *arrays_of_setup, rules, config.plugins)
+    shared = (x_array, y_array, indices, x_test_array, y_test_array)
+    setup = Setup(trainer, make, solver, *shared, rules, config.plugins)
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
