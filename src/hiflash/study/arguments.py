@@ -146,7 +146,7 @@ def _name(value: object) -> str | None:
 
 
 def _episodes(value: object) -> str | None:
-    return None if _is_whole(value) and value >= 1 else "must be a whole number >= 1"
+    return None if _is_whole(value) else "must be a whole number, like 150"
 
 
 def _surrogate(value: object) -> str | None:

@@ -109,7 +109,8 @@ def calibrate(
 ) -> Calibration:
     """Make the runs of a calibration, fit the surrogate, check it and return both.
 
-    Runs, surrogate, report and figure stay in `directory`. A second call resumes interrupted runs and does
+    `hiflash.calibrate("mine.toml", directory="runs/surrogate-mine").surrogate`. Runs, surrogate, report and
+    figure stay in `directory`. A second call resumes interrupted runs and does
     not repeat finished ones.
     """
     check_arguments(

@@ -90,7 +90,8 @@ def compare(
 
     A variant is a method with settings of its own under a label: `variants={"delta": {"method": "hifl",
     "cloud.mixing": "delta"}}`. Missing arguments come from the file's section `[compare]`. A method is run
-    without the settings that do not apply to it. `run_cells` explains `directory` and `processes`.
+    without the settings that do not apply to it. `run_cells` explains `directory` and `processes`; tables and
+    figures go into the directory too.
     """
     check_arguments(
         file=config,

@@ -94,7 +94,7 @@ def resume(
 ) -> Result:
     """Go on with a run that was stopped and return its result; a finished one is only read.
 
-    Workers and executor may be others than before. `observers` see the whole run: its saved rows are read
+    `hiflash.resume("runs/mine")`. Workers and executor may be others than before. `observers` see the whole run: its saved rows are read
     back first.
     """
     check_arguments(

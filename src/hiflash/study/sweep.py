@@ -104,7 +104,8 @@ def sweep(
     """Run every combination of the values in `grid` with every seed and return all results.
 
     `grid={"cloud.alpha": [0.5, 0.7], "cloud.penalty": [0.9, 1.0]}` makes four points. Missing
-    arguments come from the file's section `[sweep]`. `run_cells` explains `directory` and `processes`.
+    arguments come from the file's section `[sweep]`. `run_cells` explains `directory` and `processes`; table
+    and figure go into the directory too.
     """
     check_arguments(
         file=config,
