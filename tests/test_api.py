@@ -96,7 +96,7 @@ hiflash.compare(methods=["hifl"], data={"name": "mnist5k"}, federation={"clients
 hiflash.run(methud="hifl")
 hiflash.run(seed="1")
 """
-OTHERS = "torch numpy pydantic rich matplotlib gymnasium scipy safetensors mlxtend".split()
+OTHERS = ["torch", "numpy", "pydantic", "rich", "matplotlib", "gymnasium", "scipy", "safetensors", "mlxtend"]
 
 
 def test_a_type_checker_knows_the_settings(tmp_path: Path) -> None:

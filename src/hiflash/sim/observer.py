@@ -103,8 +103,8 @@ class Audience:
         for each in self._rows:
             each.event(run, row)
         if self._evaluations and row["event"] == "evaluate":
-            told = {name: value for name, value in row.items() if name not in ("t", "event")}
-            told["virtual_s"] = row["t"]
+            others = {name: value for name, value in row.items() if name not in ("t", "event")}
+            told = {"virtual_s": row["t"], **others}
             for each in self._evaluations:
                 each.evaluation(run, told)
 

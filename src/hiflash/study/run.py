@@ -94,8 +94,8 @@ def resume(
 ) -> Result:
     """Go on with a run that was stopped and return its result; a finished one is only read.
 
-    `hiflash.resume("runs/mine")`. Workers and executor may be others than before. `observers` see the whole run: its saved rows are read
-    back first.
+    `hiflash.resume("runs/mine")`. Workers and executor may be others than before. `observers` see the whole
+    run: its saved rows are read back first.
     """
     check_arguments(
         folder=directory, own_data=data, own_model=model, indices=indices, observers=observers, pause=pause
