@@ -192,3 +192,25 @@ def test_a_tracker_of_the_users_own_is_chosen_by_name(run_tiny: Run, monkeypatch
         hiflash.register_tracker("mine", 3)
     with pytest.raises(hiflash.ConfigError, match="lower-case letters"):
         hiflash.register_tracker("My tracker", Counting)
+
+
+PLUGIN = """
+import hiflash
+
+class Lines(hiflash.Observer):
+    def finished(self, run, result):
+        (run.directory / "lines.txt").write_text(f"{result.communications} communications")
+
+hiflash.register_tracker("lines", Lines)
+"""
+
+
+def test_a_plugin_brings_a_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hiflash.report.trackers.TRACKERS", dict(TRACKERS))
+    (tmp_path / "lines_tracker.py").write_text(PLUGIN)
+    plugin = f"--plugin={tmp_path / 'lines_tracker.py'}"
+    assert main(["run", *SMALL, plugin, "--track=lines", f"--runs={tmp_path}", "--name=r"]) == 0
+    assert (tmp_path / "r/lines.txt").read_text() == "20 communications"
+    (tmp_path / "r/lines.txt").unlink()
+    assert main(["run", f"--resume={tmp_path / 'r'}", "--track=lines", "--json"]) == 0  # config.toml names it
+    assert (tmp_path / "r/lines.txt").read_text() == "20 communications"

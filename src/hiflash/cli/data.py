@@ -34,12 +34,10 @@ def _data(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from hiflash.methods.plugins import load_plugins
     from hiflash.study.catalogue import check_dataset, list_datasets
 
     console = Console()
     if options.action == "list":
-        load_plugins()
         table = Table("dataset", "samples", "classes", "found in", "note")
         for row in list_datasets(options.directory):
             table.add_row(

@@ -6,14 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hiflash.config.describe import describe_method
+from hiflash.config.describe import describe_method, describe_parts
 from hiflash.data import datasets
 from hiflash.data.datasets import CheckRow, DatasetRow
 from hiflash.data.fetch import Progress, fetch
+from hiflash.methods.plugins import load_plugins
 from hiflash.methods.recipes import METHODS
 from hiflash.study.arguments import check_arguments
 
-__all__ = ["check_dataset", "fetch_dataset", "list_datasets", "list_methods"]
+__all__ = ["check_dataset", "fetch_dataset", "list_datasets", "list_methods", "list_parts"]
 
 
 def list_methods() -> dict[str, dict[str, Any]]:
@@ -22,10 +23,20 @@ def list_methods() -> dict[str, dict[str, Any]]:
     >>> list_methods()["fedprox"]["settings"]["client.mu"]
     0.01
     """
+    load_plugins()
     return {
         name: {"about": recipe.about, "parts": describe_method(name), "settings": recipe.settings}
         for name, recipe in METHODS.items()
     }
+
+
+def list_parts() -> dict[str, dict[str, Any]]:
+    """Return every kind of part: the `keys` that choose it, and its `parts` with a sentence and their keys.
+
+    >>> list_parts()["threshold"]["keys"]
+    ['cloud.threshold']
+    """
+    return describe_parts()
 
 
 def list_datasets(directory: str | Path | None = None) -> list[DatasetRow]:
@@ -35,6 +46,7 @@ def list_datasets(directory: str | Path | None = None) -> list[DatasetRow]:
     'mnist5k'
     """
     check_arguments(directory=directory)
+    load_plugins()
     return datasets.list_datasets(directory)
 
 

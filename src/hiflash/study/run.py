@@ -100,17 +100,18 @@ def resume(
     check_arguments(
         folder=directory, own_data=data, own_model=model, indices=indices, observers=observers, pause=pause
     )
-    audience = audience_of(observers)
     if is_finished(Path(directory)):
         result = read_result(Path(directory))
-        if audience:
-            replay(result, audience)
+        if observers:
+            config = Config.load(Path(directory) / "config.toml")  # first: a plugin may bring a tracker
+            replay(result, config, audience_of(observers))
         return result
     folder = RunDirectory.open(Path(directory))
     try:
         given = {"workers": workers, "executor": executor, "ray.address": ray_address}
         overrides = {key: value for key, value in given.items() if value is not None}
         config = Config.load(folder.path / "config.toml", overrides)
+        audience = audience_of(observers)
         state = folder.load()
         federation = build(config, data, model, indices)
         try:

@@ -275,7 +275,7 @@ class _Processes:
         if info.finished:
             with self.damaged.noted(cell):
                 result = self.results[cell.name] = read_result(self.folder / cell.name)
-                replay(result, self.audience, info)
+                replay(result, cell.config, self.audience, cell.tags)
             return
         self.audience.started(info)
         # Not forked: a copy of a process with threads and locks is not safe.

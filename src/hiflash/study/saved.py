@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -32,10 +33,10 @@ def read_result(path: Path) -> Result:
     return Result.from_dict(numbers, path=path)
 
 
-def replay(result: Result, audience: Audience, about: RunInfo | None = None) -> None:
+def replay(result: Result, config: Config, audience: Audience, tags: Mapping[str, Any] | None = None) -> None:
     """Show a finished run to observers, from its first row to its result."""
     path = Path(result.path or "")
-    about = about or RunInfo(path.name, Config.load(path / "config.toml"), path, finished=True)
+    about = RunInfo(path.name, config, path, tags or {}, finished=True)
     with audience.following(about):
         audience.replay(about, lambda: read_events(path))
     audience.finished(about, result)
