@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hiflash.config.register import register, register_method
     from hiflash.config.typed import AllSettings, Settings
     from hiflash.control.environment import StalenessEnv
+    from hiflash.control.shaped import ShapedStalenessEnv
     from hiflash.core.compression import Codec
     from hiflash.core.mixing import Mixing
     from hiflash.core.registry import Key, Part
@@ -105,6 +106,7 @@ __all__ = [
     "RunInfo",
     "Selection",
     "Settings",
+    "ShapedStalenessEnv",
     "Spec",
     "StalenessEnv",
     "Stateful",
@@ -178,6 +180,7 @@ _HOMES = {
     "RunInfo": "hiflash.sim.observer",
     "Selection": "hiflash.core.selection",
     "Settings": "hiflash.config.typed",
+    "ShapedStalenessEnv": "hiflash.control.shaped",
     "Spec": "hiflash.weights",
     "StalenessEnv": "hiflash.control.environment",
     "Stateful": "hiflash.core.state",
