@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hiflash.core.aggregation import Rule
     from hiflash.core.association.parts import Scene
     from hiflash.core.attack import Attack
+    from hiflash.control.shaped import ShapedStalenessEnv
     from hiflash.core.compression import Codec
     from hiflash.core.mixing import Mixing
     from hiflash.core.registry import Key, Part
@@ -114,6 +115,7 @@ __all__ = [
     "Scene",
     "Selection",
     "Settings",
+    "ShapedStalenessEnv",
     "Spec",
     "StalenessEnv",
     "Stateful",
@@ -193,6 +195,7 @@ _HOMES = {
     "Scene": "hiflash.core.association.parts",
     "Selection": "hiflash.core.selection",
     "Settings": "hiflash.config.typed",
+    "ShapedStalenessEnv": "hiflash.control.shaped",
     "Spec": "hiflash.weights",
     "StalenessEnv": "hiflash.control.environment",
     "Stateful": "hiflash.core.state",
