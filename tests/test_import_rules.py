@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"core"},
     "agents": {"core", "store"},
     "methods": {"core", "store", "agents"},
-    "config": {"core", "methods"},
+    "config": {"core", "methods", "data"},
     "train": {"core", "data"},
     "execute": {"core", "train"},
     "sim": {"core", "agents", "methods", "config", "data", "train", "execute"},

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hiflash.config import Config
     from hiflash.config.register import register_method
     from hiflash.data import Dataset
+    from hiflash.data.federation import ClientEvent, FederationData
     from hiflash.methods.registry import register_mixing, register_threshold
     from hiflash.sim.result import Result
     from hiflash.study.calibrate import Calibration, calibrate
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Calibration",
+    "ClientEvent",
     "Comparison",
     "Config",
     "Dataset",
+    "FederationData",
     "Result",
     "Sweep",
     "calibrate",
@@ -41,9 +44,11 @@ __all__ = [
 
 _HOMES = {
     "Calibration": "hiflash.study.calibrate",
+    "ClientEvent": "hiflash.data.federation",
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
+    "FederationData": "hiflash.data.federation",
     "Result": "hiflash.sim.result",
     "Sweep": "hiflash.study.sweep",
     "calibrate": "hiflash.study.calibrate",

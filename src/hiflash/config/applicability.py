@@ -41,6 +41,7 @@ def _threshold_needs() -> dict[str, tuple[Need, ...]]:
 
 
 NEEDS: dict[str, tuple[Need, ...]] = {
+    "federation.files": (FEDERATED,),
     **{f"federation.{key}": (EDGES,) for key in ASSOCIATION},
     "client.batch_norm": (FEDERATED,),
     "resources.slow_edge": (FEDERATED, EDGES),

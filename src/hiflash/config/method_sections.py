@@ -33,8 +33,11 @@ class FederationSection(Section):
 
     clients: Count = setting(100, "N, clients that hold data")
     edges: Count = setting(10, "M, edges that each own a cluster of clients")
-    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid"] = setting(
-        "random", "which client belongs to which edge (docs/association.md)"
+    files: Annotated[str, Field(max_length=4096)] = setting(
+        "", "folder with measured latencies, speeds, ... (docs/federation.md)", allowed="a folder"
+    )
+    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid", "given"] = (
+        setting("random", "which client belongs to which edge (docs/association.md)")
     )
     heterogeneity_weight: Annotated[float, Field(ge=0, le=1e9)] = setting(
         300.0, "lambda, milliseconds of latency that a divergence of 1 is worth"

@@ -34,8 +34,8 @@ def _an_edge_has_a_client(config: Config) -> str | None:
 
 def _association_by_labels_has_labels(config: Config) -> str | None:
     association = config.federation.association
-    if config.data.name != "none" or association not in BY_LABELS:
-        return None
+    if config.data.name != "none" or association not in BY_LABELS or config.federation.files:
+        return None  # files may have labels: the association itself looks for them
     return (
         f"federation.association = {association} needs labels, and data.name is none; use random or latency"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from hiflash.core.association.strategies import (
     latency_tiers,
     random_association,
 )
+from hiflash.data.federation import read_federation
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 from hiflash.sim.resources import Resources
@@ -34,6 +36,7 @@ def cluster_clients(
     """Return the clusters that `federation.association` asks for; `labels` are counts by client and class."""
     federation = config.federation
     clusters = _clusters(config, resources, labels, progress)
+    _check_reach(config, resources, clusters)
     largest = max(len(cluster) for cluster in clusters)
     if federation.capacity != "none" and largest > federation.capacity:
         raise ConfigError(
@@ -47,6 +50,20 @@ def cluster_clients(
                 "use fewer federation.edges, or a larger federation.reach"
             )
     return clusters
+
+
+def _check_reach(config: Config, resources: Resources, clusters: Clusters) -> None:
+    """Raise if a client is on an edge that does not reach it; a latency tier is no place to reach."""
+    reachable = resources.reachable
+    if reachable is None or config.federation.association == "latency":
+        return
+    for edge, cluster in enumerate(clusters):
+        out = [client for client in cluster if not reachable[edge, client]]
+        if out:
+            raise ConfigError(
+                f"the association {config.federation.association} puts client {out[0]} on edge {edge}, which "
+                "does not reach it; use heterogeneity, data, random or given"
+            )
 
 
 def send_s(config: Config, resources: Resources, clusters: Clusters) -> npt.NDArray[np.float64]:
@@ -67,7 +84,9 @@ def _clusters(
 ) -> Clusters:
     federation, stream = config.federation, rng(config.seed, "association")
     if federation.association == "random":
-        return random_association(federation.clients, federation.edges, stream)
+        return random_association(federation.clients, federation.edges, stream, resources.reachable)
+    if federation.association == "given":
+        return _given(config)
     if federation.association == "latency":
         return latency_tiers(resources.compute_s + resources.best_send_s, federation.edges)
     if labels is None:
@@ -82,17 +101,30 @@ def _clusters(
     return associate(_problem(config, resources, labels), stream, progress)
 
 
+def _given(config: Config) -> Clusters:
+    """Return the clusters of the association file."""
+    home = read_federation(config.federation.files).association
+    if home is None:
+        raise ConfigError('federation.association = "given" needs an association; use another one')
+    order = np.argsort(home, kind="stable")
+    bounds = np.searchsorted(home[order], np.arange(config.federation.edges + 1))
+    return [order[start:end].tolist() for start, end in pairwise(bounds.tolist())]
+
+
 def _problem(config: Config, resources: Resources, labels: npt.NDArray[np.int64]) -> Problem:
     federation = config.federation
-    reachable = None
+    reachable = resources.reachable
     if federation.association == "heterogeneity" or federation.reach != "all":
         latency_ms = resources.latency_s()
         latency_ms *= 1000
     if federation.reach != "all" and federation.reach < federation.edges:
         # Compute time is the same for every edge, so a client's fastest edges have its best bandwidth.
         best = np.argsort(latency_ms, axis=0, kind="stable")[: federation.reach]
-        reachable = np.zeros(latency_ms.shape, np.bool_)
-        np.put_along_axis(reachable, best, values=True, axis=0)
+        near = np.zeros(latency_ms.shape, np.bool_)
+        np.put_along_axis(near, best, values=True, axis=0)
+        reachable = near if reachable is None else near & reachable
+    if resources.reachable is not None and federation.association == "heterogeneity":
+        latency_ms[~resources.reachable] = 0.0  # the mask says it; bounds on costs need finite numbers
     weight = federation.heterogeneity_weight
     if federation.association == "data":
         latency_ms, weight = np.broadcast_to(0.0, (federation.edges, federation.clients)), 1.0

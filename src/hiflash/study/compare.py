@@ -76,6 +76,7 @@ def compare(
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
+    federation: Any = None,
     indices: Sequence[Any] | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -94,12 +95,13 @@ def compare(
         pause=pause,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
         methods=methods,
         variants=variants,
         partitions=partitions,
     )
-    settings, own = split_own(settings, data, model, indices)
+    settings, own = split_own(settings, data, model, federation, indices)
     if indices is not None and partitions is not None:
         raise ConfigError("partitions and indices both assign samples to clients; leave one of them out")
     cells = comparison_cells(

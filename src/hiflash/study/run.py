@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hiflash.agents import acting_agent
 from hiflash.config import Config
 from hiflash.data import Dataset
+from hiflash.data.federation import FederationData, remember
 from hiflash.errors import Paused, RunError
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.result import Result
@@ -32,6 +33,7 @@ def run(
     *,
     data: Dataset | Mapping[str, Any] | None = None,
     model: nn.Module | Callable[[], nn.Module] | Mapping[str, Any] | None = None,
+    federation: FederationData | Mapping[str, Any] | None = None,
     indices: Sequence[Any] | None = None,
     directory: str | Path | None = None,
     progress: Progress | None = None,
@@ -41,14 +43,15 @@ def run(
     """Run one method and return its result.
 
     `config` is a `Config` or the path of a TOML file; `settings` override it (`method="fedavg"`,
-    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data` and `model` may also be your own. With a
-    `directory` everything is saved there and the run can be resumed; without, nothing is written.
+    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data`, `model` and `federation` may also be your own.
+    With a `directory` everything is saved there and the run can be resumed; without, nothing is written.
     `pause` is asked between events: true saves the state and raises `Paused`.
     """
     check_arguments(
         config=config,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
         directory=directory,
         progress=progress,
@@ -56,23 +59,25 @@ def run(
     )
     if directory is not None:
         check_name(Path(directory).name)
-    # `data` and `model` are sections of the configuration too.
+    # `data`, `model` and `federation` are sections of the configuration too.
     if isinstance(data, Mapping):
         settings["data"], data = data, None
     if isinstance(model, Mapping):
         settings["model"], model = model, None
-    chosen = _config(config, settings, data, model)
-    federation = build(chosen, data, model, indices)
+    if isinstance(federation, Mapping):
+        settings["federation"], federation = federation, None
+    chosen = _config(config, settings, data, model, federation)
+    built = build(chosen, data, model, indices)
     try:
         if directory is None:
-            return _go(federation, None, progress, pause)
+            return _go(built, None, progress, pause)
         folder = RunDirectory.create(Path(directory), chosen.to_toml())
         try:
-            return _go(federation, folder, progress, pause)
+            return _go(built, folder, progress, pause)
         finally:
             folder.close()
     finally:
-        federation.close()
+        built.close()
 
 
 def resume(
@@ -83,6 +88,7 @@ def resume(
     ray_address: str | None = None,
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
+    federation: FederationData | None = None,
     indices: Sequence[Any] | None = None,
     progress: Progress | None = None,
     pause: Callable[[], bool] | None = None,
@@ -92,7 +98,13 @@ def resume(
     Workers and executor may be others than before.
     """
     check_arguments(
-        folder=directory, own_data=data, own_model=model, indices=indices, progress=progress, pause=pause
+        folder=directory,
+        own_data=data,
+        own_model=model,
+        own_federation=federation,
+        indices=indices,
+        progress=progress,
+        pause=pause,
     )
     if is_finished(Path(directory)):
         return read_result(Path(directory))
@@ -100,13 +112,15 @@ def resume(
     try:
         given = {"workers": workers, "executor": executor, "ray.address": ray_address}
         overrides = {key: value for key, value in given.items() if value is not None}
+        if federation is not None:
+            remember(federation)
         config = Config.load(folder.path / "config.toml", overrides)
         state = folder.load()
-        federation = build(config, data, model, indices)
+        built = build(config, data, model, indices)
         try:
-            return _go(federation, folder, progress, pause, state)
+            return _go(built, folder, progress, pause, state)
         finally:
-            federation.close()
+            built.close()
     finally:
         folder.close()
 
@@ -222,10 +236,16 @@ def _edges(federation: Federation, session: Session) -> dict[str, Any]:
 
 
 def _config(
-    config: Config | str | Path | None, settings: dict[str, Any], data: Dataset | None, model: object
+    config: Config | str | Path | None,
+    settings: dict[str, Any],
+    data: Dataset | None,
+    model: object,
+    federation: FederationData | None,
 ) -> Config:
     own = {"data.name": data, "model.name": model}
     settings = {**settings, **{key: "own" for key, value in own.items() if value is not None}}
+    if federation is not None:
+        settings["federation.files"] = remember(federation)
     return config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
 
 

@@ -91,6 +91,7 @@ def sweep(
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
+    federation: Any = None,
     indices: Sequence[Any] | None = None,
     **settings: Any,
 ) -> Sweep:
@@ -108,11 +109,12 @@ def sweep(
         pause=pause,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
         grid=grid,
         by=by,
     )
-    settings, own = split_own(settings, data, model, indices)
+    settings, own = split_own(settings, data, model, federation, indices)
     cells = sweep_cells(config, grid=grid, seeds=seeds, settings=settings)
     by = chosen_metric(config, by, cells)
     results = run_cells(
