@@ -91,8 +91,8 @@ def _clusters(
         return latency_tiers(resources.compute_s + resources.best_send_s, federation.edges)
     if labels is None:
         raise ConfigError(
-            f"the association {federation.association} needs the labels of the clients' data, and there is "
-            "no data; set data.name, or use the association random"
+            f"the association {federation.association} needs the labels of the clients' data, and there are "
+            "none; set data.name, give labels in federation.files, or use the association random"
         )
     if federation.association == "edge-iid":
         return edge_iid(labels, federation.edges, stream)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hiflash.config import Config
+from hiflash.core.association.membership import homes
 from hiflash.core.association.strategies import (
+    Clusters,
     js_per_edge,
     latency_per_edge_ms,
     mean_of_peopled,
@@ -54,6 +56,8 @@ class Study:
     title: str
     rows: list[Row]
     chosen: int | None
+    clusters: list[Clusters] = field(default_factory=list, repr=False)
+    """The clusters of every row."""
 
     def save(self, folder: Path) -> None:
         """Write the rows as JSON and the figure as PNG and PDF."""
@@ -61,6 +65,13 @@ class Study:
 
         write_atomic(folder / "associate.json", json.dumps(self.to_json()) + "\n")
         draw_association(self, folder / "associate")
+
+    def write_association(self, path: Path) -> None:
+        """Write the clusters of the only or the chosen row as an `association.csv` (docs/federation.md)."""
+        clusters = self.clusters[self.chosen or 0]
+        home = homes(clusters, sum(map(len, clusters))).tolist()
+        lines = ["client,edge", *(f"{client},{edge}" for client, edge in enumerate(home))]
+        write_atomic(path, "\n".join(lines) + "\n")
 
     def to_json(self) -> dict[str, Any] | list[dict[str, Any]]:
         """Return one object, or a list if there are several rows."""
@@ -95,11 +106,12 @@ def associate(
             jobs.append((name, own))
     data, population = survey(jobs[0][1])
     labels, resources = population.labels, population.resources
-    rows = []
+    rows, found = [], []
     for what, own in jobs:
         begun = time.perf_counter()
         clusters = cluster_clients(own, resources, labels, lambda placed, what=what: progress(what, placed))  # type: ignore[misc]
         seconds = time.perf_counter() - begun
+        found.append(clusters)
         latency_s = resources.compute_s + send_s(own, resources, clusters)
         name = own.federation.association
         rows.append(
@@ -115,7 +127,7 @@ def associate(
         )
     swept = [place for place, row in enumerate(rows) if row.strategy == SWEPT]
     title = f"{data.name if data else 'no data'}, {population.split.name}"
-    return Study(title, rows, _choose(rows, swept) if sweep else None)
+    return Study(title, rows, _choose(rows, swept) if sweep else None, found)
 
 
 def _choose(rows: Sequence[Row], places: Sequence[int]) -> int:

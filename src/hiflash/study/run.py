@@ -146,7 +146,8 @@ def _go(
             checkpoint_s=config.checkpoint_s,
         )
     evaluate = None if federation.pool is None else federation.pool.evaluate
-    goals = Goals(config.evaluate.every, _target(config), federation.chance())
+    target = None if evaluate is None else _target(config)
+    goals = Goals(config.evaluate.every, target, federation.chance())
     session = Session(federation.engine(hooks.log), evaluate, goals, hooks)
     if state is not None:
         _check_identity(state["identity"], identity)
@@ -202,7 +203,7 @@ def _result(federation: Federation, session: Session, reason: str, folder: RunDi
         digest=digest(engine.weights),
         trainer=federation.trainer,
         stop_reason=reason,
-        stop_target=None if config.stop.target == "none" else config.stop.target,
+        stop_target=None if federation.pool is None or config.stop.target == "none" else config.stop.target,
         parameters=federation.parameters,
         version=engine.version,
         total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
