@@ -171,7 +171,9 @@ def _go(
 
 def _identity(federation: Federation) -> dict[str, Any]:
     """Return what must be the same when a run goes on."""
+    measured = federation.population.measured
     return {
+        **({} if measured is None else {"federation": measured.digest[:12]}),
         "config": federation.config.digest(),
         "data": "none" if federation.data is None else federation.data.digest(),
         "parameters": federation.start.spec.size,

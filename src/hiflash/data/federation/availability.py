@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DataError
-from .tables import Floats, Ints
+from .tables import MOST_CELLS, Floats, Ints
 
 __all__ = ["EVENTS", "Availability", "ClientEvent", "Place"]
 
@@ -86,8 +86,8 @@ class Availability:
     ) -> Availability:
         """Return the schedule of these columns; each event by itself is checked, with `place` in errors."""
         kinds = np.array([EVENTS.index(event) if event in EVENTS else -1 for event in events], np.int64)
-        whole = (client >= 0) & (client == np.floor(client))
-        named = (edge >= -1) & (edge == np.floor(edge))
+        whole = (client >= 0) & (client < MOST_CELLS) & (client == np.floor(client))
+        named = (edge >= -1) & (edge < MOST_CELLS) & (edge == np.floor(edge))
         wants = (
             ("time_s", (time_s >= 0) & (time_s <= MOST_S), "a number of virtual seconds >= 0", time_s),
             ("client", whole, "the number of a client", client),

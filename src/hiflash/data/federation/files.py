@@ -233,7 +233,8 @@ def _availability(path: Path) -> dict[str, tuple[Any, Origin]]:
     _check_columns(path, header, ("time_s", "client", "event"), ("edge", "send_ms"))
 
     def place(row: int, column: str) -> str:
-        return f"{path}, line {rows[row][0]}, column {header.index(column) + 1} ({column})"
+        where = f"{path}, line {rows[row][0]}"
+        return f"{where}, column {header.index(column) + 1} ({column})" if column in header else where
 
     def numbers(name: str, nothing: float | None) -> Floats:
         if name not in header:
