@@ -1,4 +1,7 @@
-"""Federations that were measured and not drawn: from files, or from arrays in Python (docs/federation.md)."""
+"""Federations that were measured and not drawn: from files, or from arrays in Python (docs/federation.md).
+
+May import the vocabulary.
+"""
 
 from __future__ import annotations
 
