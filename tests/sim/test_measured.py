@@ -16,7 +16,7 @@ from hiflash.config import Config
 from hiflash.core.association.strategies import random_association
 from hiflash.data.federation import files
 from hiflash.data.federation.example import make_example
-from hiflash.errors import ConfigError, DataError, Paused
+from hiflash.errors import ConfigError, Paused
 from hiflash.sim.federation import build, survey
 from hiflash.study.federation import write_federation
 from tiny import TINY, assert_same_run, make_tiny_data, make_tiny_model
@@ -88,7 +88,7 @@ def test_clients_and_edges_are_counted_in_the_files_and_a_contradiction_names_bo
     write_federation(make_example(30, 3), tmp_path / "f")
     config = Config(**{"federation.files": str(tmp_path / "f")})
     assert (config.federation.clients, config.federation.edges) == (30, 3)
-    with pytest.raises(DataError, match=r"federation.clients is 40, and .*latency_ms.csv has 30 clients"):
+    with pytest.raises(ConfigError, match=r"federation.clients is 40, and .*latency_ms.csv has 30 clients"):
         config.with_settings({"federation.clients": 40})
     assert config.with_settings({"federation.clients": 30}) == config
     other = Config(**{"federation.files": str(tmp_path / "f")})
@@ -126,7 +126,7 @@ def test_the_folder_is_relative_to_the_current_folder_and_saved_absolute(
     ],
 )  # fmt: skip
 def test_settings_that_files_leave_without_effect_are_errors(arrays: dict, given: dict, said: str) -> None:
-    with pytest.raises((ConfigError, DataError)) as raised:
+    with pytest.raises(ConfigError) as raised:
         hiflash.run(federation=hiflash.FederationData(**arrays), **PLAN, **given)
     assert said in str(raised.value)
 
@@ -234,7 +234,7 @@ def test_a_schedule_happens_when_it_says_and_a_stop_changes_nothing(tmp_path: Pa
     with pytest.raises(Paused):
         hiflash.run(directory=tmp_path / "cut", pause=lambda: next(asked) == 150, **common)
     files._remembered.clear()  # as in another process
-    with pytest.raises(DataError, match="begun with arrays in Python"):
+    with pytest.raises(ConfigError, match="begun with arrays in Python"):
         hiflash.resume(tmp_path / "cut", data=common["data"], model=make_tiny_model)
     rest = {"data": common["data"], "model": make_tiny_model, "federation": made}
     assert_same_run(hiflash.resume(tmp_path / "cut", workers=2, **rest), whole)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from hiflash.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from hiflash.config.tree import Config
@@ -60,7 +63,8 @@ def misfits(config: Config) -> list[str]:
             return ['federation.association = "given" needs federation.files with an association.csv']
         return []
     found = _read(federation.files)
-    found.check(federation.clients, federation.edges)
+    with _as_config_errors():
+        found.check(federation.clients, federation.edges)
     problems = []
     if federation.association == "given" and found.association is None and not federation.flat:
         problems.append(
@@ -101,4 +105,14 @@ def _default(config: Config, section: str, name: str) -> Any:
 def _read(files: str) -> FederationData:
     from hiflash.data.federation import read_federation
 
-    return read_federation(files)
+    with _as_config_errors():
+        return read_federation(files)
+
+
+@contextmanager
+def _as_config_errors() -> Iterator[None]:
+    """Raise what is wrong with files as an error of the configuration that names them."""
+    try:
+        yield
+    except DataError as error:
+        raise ConfigError(str(error)) from error

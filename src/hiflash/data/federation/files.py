@@ -78,13 +78,15 @@ def read_federation(folder: str | Path) -> FederationData:
 
 def _files(folder: Path) -> list[tuple[Path, Any]]:
     """Return the files of a federation in a folder with their `stat`, and refuse CSV files of other names."""
-    if not folder.exists():
-        raise DataError(f"federation.files: the folder {folder} does not exist; give a folder with files.")
-    if not folder.is_dir():
-        raise DataError(
-            f"federation.files: {folder} is not a folder; give the folder that holds {', '.join(FILES)}."
-        )
     try:
+        if not folder.exists():
+            raise DataError(
+                f"federation.files: the folder {folder} does not exist; give a folder with files."
+            )
+        if not folder.is_dir():
+            raise DataError(
+                f"federation.files: {folder} is not a folder; give the folder that holds {_some()}."
+            )
         names = sorted(entry.name for entry in folder.iterdir())
         for name in names:
             if name not in FILES and name.endswith((".csv", ".npz", ".npy")) and not name.startswith("."):
