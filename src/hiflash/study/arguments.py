@@ -196,11 +196,11 @@ CHECKS: dict[str, Callable[[Any], str | None]] = {
 
 
 def _is_path(value: object) -> bool:
-    """Return whether this can be a path; bytes cannot, and no name holds a zero."""
+    """Return whether this can be a path; bytes and nothing cannot, and no name holds a zero."""
     if not isinstance(value, str | os.PathLike):
         return False
     path = os.fspath(value)
-    return isinstance(path, str) and "\0" not in path
+    return isinstance(path, str) and path != "" and "\0" not in path
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
