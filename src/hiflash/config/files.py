@@ -59,8 +59,6 @@ def misfits(config: Config) -> list[str]:
     """Return the settings that contradict the files of a federation, or have no effect because of them."""
     federation = config.federation
     if not federation.files:
-        if federation.association == "given":
-            return ['federation.association = "given" needs federation.files with an association.csv']
         return []
     found = _read(federation.files)
     with _as_config_errors():

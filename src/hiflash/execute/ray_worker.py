@@ -15,6 +15,7 @@ import numpy as np
 
 from hiflash.execute.executor import EdgeModel, RoundRules, RoundWork, close_round, start_round
 from hiflash.messages import Assignment, ClientTask, Weights
+from hiflash.methods.plugins import load_plugins
 from hiflash.train.task import Solver, TaskResult, WorkerTrainer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Setup:
     x_test: np.ndarray
     y_test: np.ndarray
     rules: RoundRules
+    plugins: tuple[str, ...] = ()
 
     def make_trainer(self) -> WorkerTrainer:
         """Return a trainer that computes on one thread and reads the data in place."""
@@ -90,12 +92,16 @@ def evaluate_spans(
 
 
 def _of(setup: Sequence[Any]) -> tuple[WorkerTrainer, RoundRules]:
-    """Return the trainer and the rules of a setup, given as a list: Ray would fetch a bare reference."""
-    (reference,) = setup
+    """Return the trainer and the rules of a setup, given as a list: Ray would fetch a bare reference.
+
+    The list also names the plugins. They are loaded first, because the setup may hold parts of theirs.
+    """
+    reference, plugins = setup
     key = reference.hex()
     if key not in _made:
         import ray
 
+        load_plugins(plugins)
         while len(_made) >= KEPT:
             del _made[next(iter(_made))]
         fetched = ray.get(reference)

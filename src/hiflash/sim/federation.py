@@ -6,7 +6,7 @@ import copy
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.attack import HONEST, Attack, draw_malicious
-from hiflash.data import Dataset, flip_labels, load
+from hiflash.core.attack import Attack, draw_malicious
+from hiflash.data import Dataset
 from hiflash.errors import ConfigError
 from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
-from hiflash.methods.registry import threshold_policy
+from hiflash.methods.kinds import KINDS
+from hiflash.methods.registry import aggregate, threshold_policy, usual_model
+from hiflash.methods.registry import make as make_part
 from hiflash.sim.build import Materials, StartModel, check_clusters, simulator, workload_of
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from hiflash.execute.ray_executor import RayExecutor
 
 __all__ = ["Federation", "build", "outline", "survey"]
-
-AUTO_MODEL = {"mnist5k": "lenet", "mnist": "lenet", "femnist": "femnist_cnn", "cifar10": "resnet"}
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ def build(
 def survey(config: Config) -> tuple[Dataset | None, Population]:
     """Return the data and the clients of a configuration under the random association, without workers."""
     data, spec = outline(config)
-    anywhere = {"federation.association": "random", "federation.reach": "all"}
+    anywhere = {"federation.association": "random"}
     if config.federation.files:
         anywhere["trainer"] = "none"  # labels may be given that are not those of the dataset
-    return data, populate(config.with_settings(anywhere), data, None, spec.size)
+    return data, populate(config.with_choices(anywhere), data, None, spec.size)
 
 
 def outline(config: Config) -> tuple[Dataset | None, Spec]:
@@ -143,17 +143,19 @@ def _materials(
     if config.data.name == "own" and data is None:
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
     if data is None and config.data.name != "none":
-        data = load(config.data.name, config.data.dir or None)
+        made = make_part("dataset", config)
+        data = made if made.name == config.data.name else replace(made, name=config.data.name)
     name: str = config.model.name if model is None else "own"
     if name == "auto":
-        name = AUTO_MODEL.get(data.name if data else "", "lenet")
+        name = usual_model(data.name if data else config.data.name)
     if name == "own" and model is None:
         raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
     shape = (1, 28, 28) if data is None else tuple(data.x.shape[1:])
     classes = 10 if data is None else data.classes
     # `make` must not hold the data, because Ray sends `make` to other processes.
-    make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
-    return data, name, make
+    if model is not None:
+        return data, name, partial(_own_model, model)
+    return data, name, partial(build_model, KINDS["model"].parts[name], config, shape, classes)
 
 
 def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
@@ -178,12 +180,9 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    rules = RoundRules(config.edge.rule(), _attack(config), local)
+    rules = RoundRules(aggregate(config, "edge"), _attack(config), local)
     (x_array, x_test_array), y_array, indices = data.normalised(), data.y, population.split.indices
-    if rules.attack.kind == "label_flip":
-        x_array, y_array, indices = flip_labels(
-            x_array, y_array, indices, rules.attack.malicious, data.classes
-        )
+    x_array, y_array, indices = rules.attack.poison(x_array, y_array, indices, data.classes)
     by_class = np.argsort(data.y_test, kind="stable")  # each class is one span: see `recall`
     x_test_array, y_test_array = x_test_array[by_class], data.y_test[by_class]
     arrays = (x_array, y_array, x_test_array, y_test_array)
@@ -206,15 +205,16 @@ def _pool(
     from hiflash.execute.ray_worker import Setup
 
     trainer = make_trainer().name
-    setup = Setup(trainer, make, solver, x_array, y_array, indices, x_test_array, y_test_array, rules)
+    shared = (x_array, y_array, indices, x_test_array, y_test_array)
+    setup = Setup(trainer, make, solver, *shared, rules, config.plugins)
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
 def _attack(config: Config) -> Attack:
-    kind, clients = config.attack.kind, config.federation.clients
-    if kind == "none":
-        return HONEST
-    return Attack(kind, config.attack.scale, draw_malicious(clients, config.attack.share, config.seed))
+    share = 0.0 if config.attack.kind == "none" else config.attack.share
+    malicious = draw_malicious(config.federation.clients, share, config.seed)
+    attack: Attack = make_part("attack", config, malicious)
+    return attack
 
 
 def _device(config: Config) -> str:

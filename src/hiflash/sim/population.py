@@ -98,7 +98,13 @@ def _split(config: Config, data: Dataset, indices: Sequence[Any] | None) -> Part
     if indices is None:
         stream = rng(config.seed, "partition")
         return partition(
-            config.data.partition, data.y, clients, stream, classes=data.classes, writers=data.writers
+            config.data.partition,
+            data.y,
+            clients,
+            stream,
+            classes=data.classes,
+            writers=data.writers,
+            config=config,
         )
     if len(indices) != clients:
         raise ConfigError(
