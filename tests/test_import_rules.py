@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"core"},
     "agents": {"core", "store"},
     "methods": {"core", "data", "store", "agents"},
-    "config": {"core", "methods"},
+    "config": {"core", "data", "methods"},
     "train": {"core", "data"},
     "execute": {"core", "methods", "train"},
     "sim": {"core", "agents", "methods", "config", "data", "train", "execute"},

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hiflash.data import load as load_dataset
     from hiflash.data import partition as partition_samples
     from hiflash.data.partition import Samples
+    from hiflash.data.federation import ClientEvent, FederationData
     from hiflash.errors import (
         ConfigError,
         DamageError,
@@ -83,6 +84,7 @@ __all__ = [
     "Calibration",
     "Cell",
     "CheckIn",
+    "ClientEvent",
     "ClientTask",
     "ClientUpdate",
     "CloudView",
@@ -95,6 +97,7 @@ __all__ = [
     "Dataset",
     "EdgeCosts",
     "Evaluation",
+    "FederationData",
     "Grant",
     "HiFlashError",
     "Key",
@@ -163,6 +166,7 @@ _HOMES = {
     "Calibration": "hiflash.study.calibrate",
     "Cell": "hiflash.study.cells",
     "CheckIn": "hiflash.messages",
+    "ClientEvent": "hiflash.data.federation",
     "ClientTask": "hiflash.messages",
     "ClientUpdate": "hiflash.messages",
     "CloudView": "hiflash.core.thresholds.policy",
@@ -175,6 +179,7 @@ _HOMES = {
     "Dataset": "hiflash.data",
     "EdgeCosts": "hiflash.messages",
     "Evaluation": "hiflash.study.policies",
+    "FederationData": "hiflash.data.federation",
     "Grant": "hiflash.messages",
     "HiFlashError": "hiflash.errors",
     "Key": "hiflash.core.registry",

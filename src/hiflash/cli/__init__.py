@@ -19,6 +19,7 @@ from hiflash.cli import (
     compare,
     data,
     evaluate_agent,
+    federation,
     methods,
     run,
     sweep,
@@ -33,7 +34,7 @@ __all__ = ["main"]
 SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
-COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data)
+COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, federation)
 
 
 @answering_signals

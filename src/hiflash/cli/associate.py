@@ -10,6 +10,7 @@ from typing import Any
 
 from hiflash.cli.common import PAUSED, print_paths
 from hiflash.cli.words import settings_options
+from hiflash.errors import ConfigError
 
 __all__ = ["add"]
 
@@ -26,6 +27,11 @@ def add(commands: Any) -> None:
         help="names with commas (federation.association if given, or heterogeneity)",
     )
     command.add_argument("--sweep", metavar="NUMBERS", help="values of lambda, e.g. 0,50,...,1000")
+    command.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the association, e.g. FOLDER/association.csv (docs/federation.md)",
+    )
     command.set_defaults(call=_associate)
 
 
@@ -41,6 +47,8 @@ def _associate(options: argparse.Namespace) -> int:
     config, strategies = chosen_strategies(
         options.config, options.strategy, options.sweep or (), options.settings
     )
+    if options.out is not None:
+        _check_out(Path(options.out), strategies, swept=bool(options.sweep))
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
     folder = Path(options.runs) / name
     check_writable(folder)
@@ -62,10 +70,29 @@ def _associate(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("stopped; nothing was written", file=sys.stderr)
         return PAUSED
+    if options.out is not None:
+        study.write_association(Path(options.out))
     if options.json:
         print(json.dumps(study.to_json()))
         return 0
     console = Console()
     console.print(association_table(study))
     print_paths(console, study.files)
+    if options.out is not None:
+        print_paths(console, [Path(options.out)])
     return 0
+
+
+def _check_out(path: Path, strategies: list[str], *, swept: bool) -> None:
+    """Refuse to write before anything is computed: no association, several, or no place for the file."""
+    from hiflash.store.files import check_writable
+
+    if len(strategies) > 1 and not swept:
+        raise ConfigError(f"--out writes one association, and --strategy has {len(strategies)}; name one")
+    if strategies == ["latency"]:
+        raise ConfigError(
+            "--out writes the edge of every client, and latency tiers are not places; use another"
+        )
+    if path.is_dir():
+        raise ConfigError(f"--out must be a file, and {path} is a folder; use {path / 'association.csv'}")
+    check_writable(path.parent)

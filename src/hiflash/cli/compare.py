@@ -61,10 +61,12 @@ def _compare(options: argparse.Namespace) -> int:
 
     from hiflash.report.alerts import compare_alerts
     from hiflash.report.compare_tables import compare_tables
+    from hiflash.report.work import is_untrained, work_tables
 
     console = Console()
     numbers = comparison.numbers()
-    print_tables(console, compare_tables(numbers, console.width))
+    tables = work_tables if is_untrained(numbers) else compare_tables
+    print_tables(console, tables(numbers, console.width))
     for line in compare_alerts(numbers):
         console.print(line)
     print_paths(console, comparison.files)

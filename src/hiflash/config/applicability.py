@@ -29,6 +29,7 @@ FLUCTUATION = Need(("resources.fluctuation",), ("on",))
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
 BASIC: dict[str, tuple[Need, ...]] = {
+    "federation.files": (FEDERATED,),
     "federation.association": (EDGES,),
     "federation.capacity": (EDGES,),
     "client.batch_norm": (FEDERATED,),

@@ -30,6 +30,9 @@ class FederationSection(PartSection):
 
     clients: Count = setting(100, "N, clients that hold data")
     edges: Count = setting(10, "M, edges that each own a cluster of clients")
+    files: Annotated[str, Field(max_length=4096)] = setting(
+        "", "folder with measured latencies, speeds, ... (docs/federation.md)", allowed="a folder"
+    )
     association: Annotated[str, OneOf(KINDS["association"].parts)] = setting(
         "random", "which client belongs to which edge (docs/association.md)"
     )

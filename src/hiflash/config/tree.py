@@ -1,7 +1,8 @@
 """The configuration: a frozen tree with the paper's defaults, from TOML, the command line or Python.
 
-A method is a recipe of settings (`methods.recipes`), and a dataset brings a few of its own. The user's
-settings win over both. Every error names the key, its value, the origin of the value and the allowed values.
+A method is a recipe of settings (`methods.recipes`), and a dataset brings a few of its own, as the files of
+a federation do. The user's settings win over them. Every error names the key, its value, the origin of the
+value and the allowed values.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from hiflash.config.applicability import out_of_place
+from hiflash.config.files import brought_by_files, content_digest, misfits, with_absolute_files
 from hiflash.config.keys import OneOf, Seconds, Section, allowed, as_tuple, setting
 from hiflash.config.method_sections import (
     AttackSection,
@@ -45,6 +47,10 @@ from hiflash.methods.recipes import METHODS
 from hiflash.methods.registry import version
 
 __all__ = ["Config", "describe_keys", "inapplicable"]
+
+FILES = "federation.files"
+BRINGING = ("method", "data.name", FILES)
+"""Keys that bring settings of other keys with them."""
 
 
 class Config(Section):
@@ -95,7 +101,7 @@ class Config(Section):
             super().__init__(**settings)
         except ValidationError as error:
             raise ConfigError(_explain(error, _sources or {})) from None
-        self._given = flatten(settings)
+        self._given = with_absolute_files(flatten(settings))
 
     @classmethod
     def load(cls, path: Path | str | None = None, overrides: Mapping[str, Any] | None = None) -> Self:
@@ -118,14 +124,12 @@ class Config(Section):
 
     @classmethod
     def _layered(cls, below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> Self:
-        below, above = dict(below), flatten(above)
-        switched = any(
-            above.get(name, below.get(name)) != below.get(name) for name in ("method", "data.name")
-        )
+        below, above = with_absolute_files(below), with_absolute_files(flatten(above))
+        switched = any(above.get(name, below.get(name)) != below.get(name) for name in BRINGING)
         if switched and below:
-            # Values that the old method or dataset implied were not the user's choice: drop them.
+            # Values that the old method, dataset or files implied were not the user's choice: drop them.
             usual = _usual(below)
-            below = {k: v for k, v in below.items() if k in ("method", "data.name") or usual.get(k) != v}
+            below = {k: v for k, v in below.items() if k in BRINGING or usual.get(k) != v}
         sources = {key: where for key in below if key not in above}
         return cls(_sources=sources if below else {}, **nest(merged(below, above)))
 
@@ -134,7 +138,7 @@ class Config(Section):
     def _apply_recipe(cls, raw: Any) -> Any:
         if not isinstance(raw, dict):
             return raw
-        given = flatten(raw)
+        given = with_absolute_files(flatten(raw))
         settings = {**_usual(given), **given}
         problems = [f"{key} {reason}" for key in given if (reason := out_of_place(key, settings))]
         if problems:
@@ -143,7 +147,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if problems := broken_rules(self):
+        if problems := [*broken_rules(self), *misfits(self)]:
             raise ValueError("\n".join(problems))
         return self
 
@@ -178,8 +182,11 @@ class Config(Section):
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the results: not workers, executor, device or checkpoints."""
-        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "plugins", "data.dir")
-        return {key: value for key, value in self.settings().items() if key not in free}
+        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "plugins", "data.dir", FILES)
+        decisive = {key: value for key, value in self.settings().items() if key not in free}
+        if self.federation.files:  # what the files say decides, not where they are
+            decisive[FILES] = content_digest(self.federation.files)
+        return decisive
 
     def digest(self) -> str:
         """Return a short hash of the decisive settings."""
@@ -195,11 +202,12 @@ def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
 
 
 def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults, with the settings of the given dataset and method on top."""
+    """Return the defaults, with the settings of the given dataset, method and files on top."""
     method, dataset = given.get("method", "hifl"), given.get("data.name", "mnist5k")
     recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
     named = KINDS["dataset"].parts.get(dataset) if isinstance(dataset, str) else None
-    return {**_defaults(), **(named.settings if named else {}), **recipe}
+    brought = brought_by_files(given, recipe)
+    return {**_defaults(), **(named.settings if named else {}), **recipe, **brought}
 
 
 def _defaults() -> dict[str, Any]:

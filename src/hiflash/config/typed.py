@@ -41,7 +41,10 @@ class FederationSettings(TypedDict, total=False):
     edges: int
     """M, edges that each own a cluster of clients"""
 
-    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid"] | str
+    files: str
+    """folder with measured latencies, speeds, ... (docs/federation.md)"""
+
+    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid", "given"] | str
     """which client belongs to which edge (docs/association.md)"""
 
     heterogeneity_weight: float
@@ -412,8 +415,6 @@ class Settings(TypedDict, total=False):
     plugins: Sequence[str]
     """modules with parts of your own (docs/plugins.md)"""
 
-    federation: FederationSettings | Mapping[str, Any]
-
     client: ClientSettings | Mapping[str, Any]
 
     edge: EdgeSettings | Mapping[str, Any]
@@ -443,3 +444,5 @@ class AllSettings(Settings, total=False):
     data: DataSettings | Mapping[str, Any]
 
     model: ModelSettings | Mapping[str, Any]
+
+    federation: FederationSettings | Mapping[str, Any]

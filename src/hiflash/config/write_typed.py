@@ -14,7 +14,7 @@ from hiflash.config.tree import Config
 
 __all__ = ["typed_module"]
 
-OBJECTS = ("data", "model")  # `hiflash.run` takes a section or an object of the user's own
+OBJECTS = ("data", "model", "federation")  # `hiflash.run` takes a section or an object of the user's own
 SHORT = {"wan": 'Literal["on", "off"]'}  # `wan = "off"` is short for `wan.link = "off"`
 
 HEAD = '''"""The settings as types, so that an editor completes them.

@@ -29,6 +29,7 @@ _COLOURS = {
     "data": "#228833",
     "edge-iid": "#66CCEE",
     "edge-noniid": "#CCBB44",
+    "given": "#EE6677",
 }
 _PANELS: tuple[tuple[str, Callable[[Row], float]], ...] = (
     ("Total JS divergence", lambda row: row.total_js),

@@ -35,7 +35,7 @@ from hiflash.report.summary import (
 )
 from hiflash.report.units import goal, percent
 
-__all__ = ["draw_compare"]
+__all__ = ["draw_compare", "draw_latency"]
 
 _TO_TARGET = ("communications", "client_steps", "virtual_s", "wan_bytes")
 _LATENCIES = (("response_latency_ms", "Response latency (ms)"), ("waiting_ms", "Waiting at the edge (ms)"))
@@ -55,12 +55,18 @@ def draw_compare(results: Sequence[Result], directory: Path) -> list[Path]:
         "compare": lambda: _curves(parts, styles, target),
         "targets": lambda: _targets(parts, styles, target),
         "tradeoff": lambda: _tradeoff(parts, styles, all_targets(results)),
-        "latency": lambda: _latency(parts, styles),
     }
     paths = []
     for name, draw in drawings.items():
         paths += save(draw(), directory / name)
-    return paths
+    return [*paths, *draw_latency(results, directory)]
+
+
+def draw_latency(results: Sequence[Result], directory: Path) -> list[Path]:
+    """Save the latencies of edges as PNG and PDF, and return the paths."""
+    parts = by_partition(results)
+    styles = looks(name for groups in parts.values() for name in groups)
+    return save(_latency(parts, styles), directory / "latency")
 
 
 def _curves(parts: Parts, styles: dict[str, Look], target: float | None) -> Figure:

@@ -109,7 +109,10 @@ class LiveView:
             }
         if self._live is None or len(self._cells) > MANY:
             # Among many runs a finished one loses its line, so its outcome stays above the view.
-            self._say(f"{run.name}: done, accuracy {percent(result['accuracy'])}, {result['stop_reason']}")
+            outcome = f"accuracy {percent(result['accuracy'])}"
+            if result.get("trainer") == "none":
+                outcome = "nothing was trained"
+            self._say(f"{run.name}: done, {outcome}, {result['stop_reason']}")
         if self._live is None:
             self._warn(run)
             self._say_total()

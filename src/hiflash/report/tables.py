@@ -32,9 +32,17 @@ def run_table(result: Result) -> Table:
         if state is not None
     ]
     divergence = result["total_js"]
+    trained = result["trainer"] != "none"
     rows = {
-        "accuracy": f"{percent(result['accuracy'])} (best {percent(result['best_accuracy'])})",
-        "targets": ", ".join(reached) + " communications" if reached else "none reached",
+        "trained": "" if trained else "nothing (trainer none): only times, bytes and costs were simulated",
+        "accuracy": f"{percent(result['accuracy'])} (best {percent(result['best_accuracy'])})"
+        if trained
+        else "",
+        "targets": ""
+        if not trained
+        else ", ".join(reached) + " communications"
+        if reached
+        else "none reached",
         "communications": f"{count(result['communications'])} to the cloud, "
         f"{count(result['client_uploads'])} client uploads",
         "client steps": f"{count(result['client_steps'])} ({count(result['wasted_client_steps'])} wasted)",

@@ -112,7 +112,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         limits={name: limit for name, limit in limits.items() if limit is not None},
         recall=materials.recall,
         log=log,
-        mobility=_mobility(config, population, edges, world, log) if config.mobility.active else None,
+        mobility=_mobility(config, population, edges, world, log) if _mobile(config, population) else None,
     )
 
 
@@ -203,6 +203,12 @@ def _edge_rules(config: Config, *, trains: bool) -> EdgeRules:
     )
 
 
+def _mobile(config: Config, population: Population) -> bool:
+    """Return whether any client moves, joins, leaves or is absent, or repairs are due."""
+    measured = population.measured
+    return config.mobility.active or (measured is not None and measured.availability is not None)
+
+
 def _mobility(
     config: Config, population: Population, edges: Sequence[Edge], world: World, log: Log
 ) -> Mobility:
@@ -215,6 +221,8 @@ def _mobility(
             lambda: resources.best_send_s * hop,
             lambda move: resources.moved_send_s(move).min() * hop,
             flat=True,
+            link_s=lambda client, edge: resources.link_s(client, edge) * hop,
+            hop=hop,
         )
     target = None
     if federation.target_distribution == "uniform" and population.labels is not None:
@@ -228,6 +236,7 @@ def _mobility(
         heterogeneity_weight=federation.heterogeneity_weight,
         capacity=None if federation.capacity == "none" else federation.capacity,
         target=target,
+        schedule=None if population.measured is None else population.measured.availability,
     )
     return Mobility(edges, world, paths, population.labels, rules, seed=config.seed, log=log)
 
@@ -247,10 +256,10 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
         # method's own association, a faster one would pay a higher price per second.
         cost_unit_s=(
             2 * float(compute_s.sum()) / edges,
-            2 * float(population.resources.own_send_s(_usual_clusters(config, population)).sum()) / edges,
+            2 * float(population.resources.usual_send_s(_usual_clusters(config, population)).sum()) / edges,
         ),
         clusters=population.clusters,
-        links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
+        links=_links(config, population) if config.wan.link == "on" else None,
         payloads=payloads,
         seed=config.seed,
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
@@ -273,11 +282,18 @@ def _flat_hop(payloads: Payloads) -> float:
     return payloads.up / payloads.model
 
 
-def _links(config: Config, count: int) -> list[WanLink]:
-    wan = config.wan
+def _links(config: Config, population: Population) -> list[WanLink]:
+    """Return the links to the cloud; a flat client uses the measured link of the edge it reaches best."""
+    wan, measured, count = config.wan, population.measured, len(population.clusters)
     stream = rng(config.seed, "wan links", "clients" if config.federation.flat else "edges")
     rtt_ms = stream.uniform(*wan.rtt_ms, count).tolist()
     mbps = stream.uniform(*wan.bandwidth_mbps, count).tolist()
+    if measured is not None and not (measured.wan_rtt_ms is None and measured.wan_bandwidth_mbps is None):
+        over = population.resources.best_edges() if config.federation.flat else np.arange(count)
+        if measured.wan_rtt_ms is not None:
+            rtt_ms = measured.wan_rtt_ms[over].tolist()
+        if measured.wan_bandwidth_mbps is not None:
+            mbps = measured.wan_bandwidth_mbps[over].tolist()
     links = [WanLink(rtt / 1e3, rate * 1e6 / 8, wan.jitter) for rtt, rate in zip(rtt_ms, mbps, strict=True)]
     slower = config.resources.slow_edge
     links[0] = WanLink(links[0].rtt_s * slower, links[0].bytes_per_s / slower, wan.jitter)

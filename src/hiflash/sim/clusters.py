@@ -10,6 +10,7 @@ import numpy.typing as npt
 from hiflash.config import Config
 from hiflash.core.association.parts import Scene
 from hiflash.core.association.strategies import Clusters
+from hiflash.data.federation import read_federation
 from hiflash.errors import ConfigError
 from hiflash.methods.registry import make
 from hiflash.seeding import rng
@@ -27,6 +28,7 @@ def cluster_clients(
     """Return the clusters that `federation.association` asks for; `labels` are counts by client and class."""
     federation = config.federation
     clusters = _clusters(config, resources, labels, progress)
+    _check_reach(config, resources, clusters)
     largest = max(len(cluster) for cluster in clusters)
     if federation.capacity != "none" and largest > federation.capacity:
         raise ConfigError(
@@ -40,6 +42,20 @@ def cluster_clients(
                 "use fewer federation.edges, or a larger federation.reach"
             )
     return clusters
+
+
+def _check_reach(config: Config, resources: Resources, clusters: Clusters) -> None:
+    """Raise if a client is on an edge that does not reach it; a latency tier is no place to reach."""
+    reachable = resources.reachable
+    if reachable is None or config.federation.association == "latency":
+        return
+    for edge, cluster in enumerate(clusters):
+        out = [client for client in cluster if not reachable[edge, client]]
+        if out:
+            raise ConfigError(
+                f"the association {config.federation.association} puts client {out[0]} on edge {edge}, which "
+                "does not reach it; use heterogeneity, data, random or given"
+            )
 
 
 def send_s(config: Config, resources: Resources, clusters: Clusters) -> npt.NDArray[np.float64]:
@@ -60,7 +76,16 @@ def _clusters(
 ) -> Clusters:
     """Return the clusters that the chosen association makes, with every client in exactly one."""
     stream = rng(config.seed, "association")
-    scene = Scene(resources.compute_s, resources.best_send_s, resources.latency_s, labels, stream, progress)
+    scene = Scene(
+        resources.compute_s,
+        resources.best_send_s,
+        resources.latency_s,
+        labels,
+        stream,
+        progress,
+        resources.reachable,
+        read_federation(config.federation.files).association if config.federation.files else None,
+    )
     clusters: Clusters = make("association", config, scene)
     name, edges, clients = config.federation.association, config.federation.edges, config.federation.clients
     try:

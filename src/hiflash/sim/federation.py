@@ -121,6 +121,8 @@ def survey(config: Config) -> tuple[Dataset | None, Population]:
     """Return the data and the clients of a configuration under the random association, without workers."""
     data, spec = outline(config)
     anywhere = {"federation.association": "random"}
+    if config.federation.files:
+        anywhere["trainer"] = "none"  # labels may be given that are not those of the dataset
     return data, populate(config.with_choices(anywhere), data, None, spec.size)
 
 

@@ -270,7 +270,8 @@ class Simulator(Stateful):
     def _change(self, change: Change) -> None:
         if self.mobility is None:
             raise ProtocolError("clients move, join and leave only with mobility")
-        self._push(*self.mobility.following(change, self.now))
+        if (following := self.mobility.following(change, self.now)) is not None:
+            self._push(*following)
         self._from_edge(self.mobility.handle(change, self.now))
 
     def _grant(self, grant: Grant) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hiflash.config import Config
 from hiflash.data import Dataset
+from hiflash.data.federation import FederationData
 from hiflash.errors import ConfigError
 from hiflash.sim.observer import Observer
 from hiflash.study.cells import MOST_CELLS
@@ -24,7 +25,8 @@ __all__ = ["check_arguments"]
 NEEDED = ("folder", "processes", "fit_seeds", "check_seeds", "episodes", "network", "surrogate", "fidelity",
           "dynamics", "reward", "lambdas", "dataset")  # fmt: skip
 CALLED = {"file": "config", "folder": "directory", "own_data": "data", "own_model": "model",
-          "lambdas": "sweep", "dataset": "name", "dynamics_list": "dynamics"}  # fmt: skip
+          "own_federation": "federation", "lambdas": "sweep", "dataset": "name",
+          "dynamics_list": "dynamics"}  # fmt: skip
 MOST_LAMBDA = 1e9
 PLAIN = (str, bytes, int, float, type(None))
 
@@ -89,6 +91,19 @@ def _own_model(value: object) -> str | None:
     except ValueError:  # a builtin does not say what it takes
         return None
     return None
+
+
+def _federation(value: object) -> str | None:
+    if isinstance(value, FederationData | Mapping):
+        return None
+    if _is_path(value):
+        return f'must be a FederationData or settings; a folder is federation={{"files": "{value}"}}'
+    return "must be a FederationData or a section of settings; FederationData(latency_ms=...) takes arrays"
+
+
+def _own_federation(value: object) -> str | None:
+    own = isinstance(value, FederationData)
+    return None if own else "must be the FederationData that the run was begun with"
 
 
 def _indices(value: object) -> str | None:
@@ -202,6 +217,8 @@ CHECKS: dict[str, Callable[[Any], str | None]] = {
     "own_data": _own_data,
     "model": _model,
     "own_model": _own_model,
+    "federation": _federation,
+    "own_federation": _own_federation,
     "indices": _indices,
     "progress": _function,
     "pause": _function,

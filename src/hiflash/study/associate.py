@@ -14,21 +14,24 @@ import numpy as np
 
 from hiflash.config import Config
 from hiflash.config.settings import given_settings
+from hiflash.core.association.membership import homes
 from hiflash.core.association.strategies import (
+    Clusters,
     js_per_edge,
     latency_per_edge_ms,
     mean_of_peopled,
     waiting_per_edge_ms,
 )
+from hiflash.data.federation import FederationData
 from hiflash.errors import ConfigError
 from hiflash.sim.clusters import cluster_clients, send_s
 from hiflash.sim.federation import survey
 from hiflash.store.files import write_atomic
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import listed, saved
+from hiflash.study.cells import listed, saved, split_own
 
 if TYPE_CHECKING:
-    from hiflash.config.typed import AllSettings
+    from hiflash.config.typed import DataSettings, FederationSettings, ModelSettings, Settings
 
 __all__ = ["AssociationStudy", "Row", "associate", "chosen_strategies", "parse_sweep"]
 
@@ -62,6 +65,8 @@ class AssociationStudy:
     rows: list[Row]
     chosen: int | None
     files: list[Path] = field(default_factory=list)
+    clusters: list[Clusters] = field(default_factory=list, repr=False)
+    """The clusters of every row."""
 
     def save(self, directory: Path) -> list[Path]:
         """Write the rows as JSON and the figure as PNG and PDF, and return the paths."""
@@ -69,6 +74,13 @@ class AssociationStudy:
 
         write_atomic(directory / "associate.json", json.dumps(self.to_json()) + "\n")
         return [directory / "associate.json", *draw_association(self, directory / "associate")]
+
+    def write_association(self, path: Path) -> None:
+        """Write the clusters of the only or the chosen row as an `association.csv` (docs/federation.md)."""
+        clusters = self.clusters[self.chosen or 0]
+        home = homes(clusters, sum(map(len, clusters))).tolist()
+        lines = ["client,edge", *(f"{client},{edge}" for client, edge in enumerate(home))]
+        write_atomic(path, "\n".join(lines) + "\n")
 
     def to_json(self) -> dict[str, Any] | list[dict[str, Any]]:
         """Return one object, or a list if there are several rows."""
@@ -85,19 +97,30 @@ def associate(
     sweep: Sequence[float] | str = (),
     directory: str | Path | None = None,
     progress: Callable[[str, int], None] | None = None,
-    **settings: Unpack[AllSettings],
+    data: DataSettings | Mapping[str, Any] | None = None,
+    model: ModelSettings | Mapping[str, Any] | None = None,
+    federation: FederationData | FederationSettings | Mapping[str, Any] | None = None,
+    **settings: Unpack[Settings],
 ) -> AssociationStudy:
     """Return the clusters of each strategy in numbers, and save them if there is a `directory`.
 
     `hiflash.associate(strategies=["random", "heterogeneity"], federation={"clients": 50}).rows`. Without
     `strategies` it is `federation.association` if given, or else heterogeneity. `sweep` has values of lambda:
-    a list, or a text like "0,50,...,1000". `progress` gets the name of the current strategy and the number of
-    clients placed so far.
+    a list, or a text like "0,50,...,1000". `federation` may also be arrays of your own. `progress` gets the
+    name of the current strategy and the number of clients placed so far.
     """
     check_arguments(
-        config=config, strategies=strategies, lambdas=sweep, directory=directory, progress=progress
+        config=config,
+        strategies=strategies,
+        lambdas=sweep,
+        directory=directory,
+        progress=progress,
+        federation=federation,
     )
-    chosen, names = chosen_strategies(config, strategies, sweep, settings)
+    given, _ = split_own({**settings}, None, None, federation, None)
+    sections = {"data": data, "model": model}
+    given |= {name: section for name, section in sections.items() if section is not None}
+    chosen, names = chosen_strategies(config, strategies, sweep, given)
     study = _study(chosen, names, parse_sweep(sweep) if isinstance(sweep, str) else sweep, progress)
     return saved(study, directory)
 
@@ -139,12 +162,13 @@ def _study(
             jobs.append((name, own))
     data, population = survey(jobs[0][1])
     labels, resources = population.labels, population.resources
-    rows = []
+    rows, found = [], []
     for what, own in jobs:
         begun = time.perf_counter()
         placing = (lambda placed: None) if progress is None else partial(progress, what)
         clusters = cluster_clients(own, resources, labels, placing)
         seconds = time.perf_counter() - begun
+        found.append(clusters)
         latency_s = resources.compute_s + send_s(own, resources, clusters)
         name = own.federation.association
         rows.append(
@@ -160,7 +184,7 @@ def _study(
         )
     swept = [place for place, row in enumerate(rows) if row.strategy == SWEPT]
     title = f"{data.name if data else 'no data'}, {population.split.name}"
-    return AssociationStudy(title, rows, _choose(rows, swept) if sweep else None)
+    return AssociationStudy(title, rows, _choose(rows, swept) if sweep else None, clusters=found)
 
 
 def _choose(rows: Sequence[Row], places: Sequence[int]) -> int:

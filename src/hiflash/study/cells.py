@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from hiflash.config import Config
+from hiflash.data.federation import remember
 from hiflash.errors import ConfigError
 from hiflash.methods.kinds import THRESHOLDS
 
@@ -114,14 +115,18 @@ def policy_settings(policy: str) -> dict[str, Any]:
 
 
 def split_own(
-    settings: dict[str, Any], data: Any, model: Any, indices: Any
+    settings: dict[str, Any], data: Any, model: Any, federation: Any, indices: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings and the user's own objects: `data` and `model` may be sections of settings too."""
+    """Return the settings and the user's own objects: all but `indices` may be sections of settings too."""
     if isinstance(data, Mapping):
         settings, data = {**settings, "data": data}, None
     if isinstance(model, Mapping):
         settings, model = {**settings, "model": model}, None
+    if isinstance(federation, Mapping):
+        settings, federation = {**settings, "federation": federation}, None
+    if federation is not None:
+        settings = {**settings, "federation.files": remember(federation)}
     for name, value in (("data.name", data), ("model.name", model)):
         if value is not None:
             settings = {**settings, name: "own"}
-    return settings, {"data": data, "model": model, "indices": indices}
+    return settings, {"data": data, "model": model, "federation": federation, "indices": indices}

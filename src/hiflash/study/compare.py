@@ -51,22 +51,30 @@ class Comparison:
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per partition, label and target with means and deviations over the seeds."""
-        from hiflash.report.summary import target_rows
+        """Return one row per partition, label and target with means and deviations over the seeds.
 
-        return target_rows(self.numbers())
+        If nothing was trained there are no targets: the rows have what a client round takes.
+        """
+        from hiflash.report.summary import target_rows
+        from hiflash.report.work import is_untrained, work_rows
+
+        numbers = self.numbers()
+        return work_rows(numbers) if is_untrained(numbers) else target_rows(numbers)
 
     def save(self, directory: Path) -> list[Path]:
         """Write cells and rows as CSV and JSON and draw the figures, and return the paths."""
         from hiflash.report.compare_figures import draw_compare
         from hiflash.report.rows import flat, write_csv, write_json
+        from hiflash.report.work import is_untrained
+        from hiflash.report.work_figures import draw_work
 
         numbers, rows = self.numbers(), self.rows()
+        draw = draw_work if is_untrained(numbers) else draw_compare
         return [
             write_csv([flat(cell) for cell in numbers], directory / "cells.csv"),
             write_csv(rows, directory / "compare.csv"),
             write_json({"cells": numbers, "rows": rows}, directory / "compare.json"),
-            *draw_compare(numbers, directory),
+            *draw(numbers, directory),
         ]
 
 
@@ -83,6 +91,7 @@ def compare(
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
+    federation: Any = None,
     indices: Sequence[Any] | None = None,
     **settings: Unpack[Settings],
 ) -> Comparison:
@@ -102,12 +111,13 @@ def compare(
         pause=pause,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
         methods=methods,
         variants=variants,
         partitions=partitions,
     )
-    given, own = split_own({**settings}, data, model, indices)
+    given, own = split_own({**settings}, data, model, federation, indices)
     if indices is not None and partitions is not None:
         raise ConfigError("partitions and indices both assign samples to clients; leave one of them out")
     cells = comparison_cells(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from hiflash.agents import acting_agent
 from hiflash.config import Config
 from hiflash.data import Dataset
+from hiflash.data.federation import FederationData, remember
 from hiflash.errors import Paused, RunError
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.observer import Audience, RunInfo
@@ -24,7 +25,7 @@ from hiflash.weights import digest, to_bytes
 if TYPE_CHECKING:
     from torch import nn
 
-    from hiflash.config.typed import DataSettings, ModelSettings, Settings
+    from hiflash.config.typed import DataSettings, FederationSettings, ModelSettings, Settings
 
 __all__ = ["resume", "run"]
 
@@ -34,6 +35,7 @@ def run(
     *,
     data: Dataset | DataSettings | Mapping[str, Any] | None = None,
     model: nn.Module | Callable[[], nn.Module] | ModelSettings | Mapping[str, Any] | None = None,
+    federation: FederationData | FederationSettings | Mapping[str, Any] | None = None,
     indices: Sequence[Any] | None = None,
     directory: str | Path | None = None,
     observers: Observers | None = None,
@@ -43,8 +45,8 @@ def run(
     """Run one method and return its result.
 
     `config` is a `Config` or the path of a TOML file; `settings` override it (`method="fedavg"`,
-    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data` and `model` may also be your own. With a
-    `directory` everything is saved there and the run can be resumed; without, nothing is written.
+    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data`, `model` and `federation` may also be your own.
+    With a `directory` everything is saved there and the run can be resumed; without, nothing is written.
     `observers` follow the run: objects of your own, or names of trackers. `pause` is asked between events:
     true saves the state and raises `Paused`.
     """
@@ -52,6 +54,7 @@ def run(
         config=config,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
         directory=directory,
         observers=observers,
@@ -59,25 +62,27 @@ def run(
     )
     if directory is not None:
         check_name(Path(directory).name)
-    # `data` and `model` are sections of the configuration too.
+    # `data`, `model` and `federation` are sections of the configuration too.
     given: dict[str, Any] = {**settings}
     if isinstance(data, Mapping):
         given["data"], data = data, None
     if isinstance(model, Mapping):
         given["model"], model = model, None
-    chosen = _config(config, given, data, model)
+    if isinstance(federation, Mapping):
+        given["federation"], federation = federation, None
+    chosen = _config(config, given, data, model, federation)
     audience = audience_of(observers)
-    federation = build(chosen, data, model, indices)
+    built = build(chosen, data, model, indices)
     try:
         if directory is None:
-            return _go(federation, None, audience, pause)
+            return _go(built, None, audience, pause)
         folder = RunDirectory.create(Path(directory), chosen.to_toml())
         try:
-            return _go(federation, folder, audience, pause)
+            return _go(built, folder, audience, pause)
         finally:
             folder.close()
     finally:
-        federation.close()
+        built.close()
 
 
 def resume(
@@ -88,6 +93,7 @@ def resume(
     ray_address: str | None = None,
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
+    federation: FederationData | None = None,
     indices: Sequence[Any] | None = None,
     observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
@@ -98,7 +104,13 @@ def resume(
     run: its saved rows are read back first.
     """
     check_arguments(
-        folder=directory, own_data=data, own_model=model, indices=indices, observers=observers, pause=pause
+        folder=directory,
+        own_data=data,
+        own_model=model,
+        own_federation=federation,
+        indices=indices,
+        observers=observers,
+        pause=pause,
     )
     if is_finished(Path(directory)):
         result = read_result(Path(directory))
@@ -110,14 +122,16 @@ def resume(
     try:
         given = {"workers": workers, "executor": executor, "ray.address": ray_address}
         overrides = {key: value for key, value in given.items() if value is not None}
+        if federation is not None:
+            remember(federation)
         config = Config.load(folder.path / "config.toml", overrides)
         audience = audience_of(observers)
         state = folder.load()
-        federation = build(config, data, model, indices)
+        built = build(config, data, model, indices)
         try:
-            return _go(federation, folder, audience, pause, state)
+            return _go(built, folder, audience, pause, state)
         finally:
-            federation.close()
+            built.close()
     finally:
         folder.close()
 
@@ -147,7 +161,8 @@ def _go(
             checkpoint_s=config.checkpoint_s,
         )
     evaluate = None if federation.pool is None else federation.pool.evaluate
-    goals = Goals(config.evaluate.every, _target(config), federation.chance())
+    target = None if evaluate is None else _target(config)
+    goals = Goals(config.evaluate.every, target, federation.chance())
     session = Session(federation.engine(hooks.log), evaluate, goals, hooks)
     with audience.following(about):
         if state is not None and folder is not None:
@@ -182,7 +197,9 @@ def _name(config: Config, folder: RunDirectory | None) -> str:
 
 def _identity(federation: Federation) -> dict[str, Any]:
     """Return what must be the same when a run goes on."""
+    measured = federation.population.measured
     return {
+        **({} if measured is None else {"federation": measured.digest[:12]}),
         "config": federation.config.digest(),
         "data": "none" if federation.data is None else federation.data.digest(),
         "parameters": federation.start.spec.size,
@@ -214,7 +231,7 @@ def _result(federation: Federation, session: Session, reason: str, folder: RunDi
         digest=digest(engine.weights),
         trainer=federation.trainer,
         stop_reason=reason,
-        stop_target=None if config.stop.target == "none" else config.stop.target,
+        stop_target=None if federation.pool is None or config.stop.target == "none" else config.stop.target,
         parameters=federation.parameters,
         version=engine.version,
         total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
@@ -248,10 +265,16 @@ def _edges(federation: Federation, session: Session) -> dict[str, Any]:
 
 
 def _config(
-    config: Config | str | Path | None, settings: dict[str, Any], data: Dataset | None, model: object
+    config: Config | str | Path | None,
+    settings: dict[str, Any],
+    data: Dataset | None,
+    model: object,
+    federation: FederationData | None,
 ) -> Config:
     own = {"data.name": data, "model.name": model}
     settings = {**settings, **{key: "own" for key, value in own.items() if value is not None}}
+    if federation is not None:
+        settings["federation.files"] = remember(federation)
     return config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
 
 

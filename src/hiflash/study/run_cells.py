@@ -139,6 +139,16 @@ def _check_reusable(path: Path, cell: Cell) -> None:
     if is_finished(path):  # found out now, not after hours of other cells
         read_result(path)
     check_agent(path, cell)
+    _check_files(path, cell)
+
+
+def _check_files(path: Path, cell: Cell) -> None:
+    """Refuse a finished run of a federation whose files have changed since."""
+    files = cell.config.federation.files
+    if files and is_finished(path) and read_result(path).config_digest != cell.config.digest():
+        raise RunError(
+            f"{path} was run before the files of {files} changed; choose another --name or remove it"
+        )
 
 
 def check_agent(path: Path, cell: Cell) -> None:

@@ -98,6 +98,7 @@ def sweep(
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
+    federation: Any = None,
     indices: Sequence[Any] | None = None,
     **settings: Unpack[Settings],
 ) -> Sweep:
@@ -116,11 +117,12 @@ def sweep(
         pause=pause,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
         grid=grid,
         by=by,
     )
-    given, own = split_own({**settings}, data, model, indices)
+    given, own = split_own({**settings}, data, model, federation, indices)
     cells = sweep_cells(config, grid=grid, seeds=seeds, settings=given)
     by = chosen_metric(config, by, cells)
     results = run_cells(

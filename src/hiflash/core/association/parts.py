@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hiflash.core.association.strategies import (
     Clusters,
     Counts,
     Floats,
+    Mask,
     edge_iid,
     edge_noniid,
     label_distribution,
@@ -32,7 +34,9 @@ class Scene:
 
     `compute_s` and `best_send_s` have the seconds that every client computes, and sends to its best edge.
     `latency_s()` has both together for every edge and client, in an array of its own. `labels` are counts by
-    client and class, None without data. `progress` takes the number of clients placed so far.
+    client and class, None without data. `progress` takes the number of clients placed so far. `reachable`
+    says which edge reaches which client, `[edges, clients]`; None if all reach all. `given` has the edge of
+    every client if files name it.
     """
 
     compute_s: Floats
@@ -41,10 +45,23 @@ class Scene:
     labels: Counts | None
     stream: np.random.Generator
     progress: Callable[[int], None]
+    reachable: Mask | None = None
+    given: Counts | None = None
 
 
 def _random(config: Any, scene: Scene) -> Clusters:
-    return random_association(config.federation.clients, config.federation.edges, scene.stream)
+    federation = config.federation
+    return random_association(federation.clients, federation.edges, scene.stream, scene.reachable)
+
+
+def _given(config: Any, scene: Scene) -> Clusters:
+    if scene.given is None:
+        raise ConfigError(
+            'federation.association = "given" needs an association.csv; use another association'
+        )
+    order = np.argsort(scene.given, kind="stable")
+    bounds = np.searchsorted(scene.given[order], np.arange(config.federation.edges + 1))
+    return [order[start:end].tolist() for start, end in pairwise(bounds.tolist())]
 
 
 def _latency(config: Any, scene: Scene) -> Clusters:
@@ -63,13 +80,18 @@ def _edge_noniid(config: Any, scene: Scene) -> Clusters:
 def _heterogeneity(config: Any, scene: Scene) -> Clusters:
     labels, latency_ms = _labels(config, scene), _latency_ms(scene)
     weight = config.federation.heterogeneity_weight
-    problem = _problem(config, labels, latency_ms, weight, _reachable(config, latency_ms))
+    reachable = _reachable(config, scene, latency_ms)
+    if scene.reachable is not None:
+        latency_ms[~scene.reachable] = 0.0  # the mask says it; bounds on costs need finite numbers
+    problem = _problem(config, labels, latency_ms, weight, reachable)
     return associate(problem, scene.stream, scene.progress)
 
 
 def _data(config: Any, scene: Scene) -> Clusters:
     labels, federation = _labels(config, scene), config.federation
-    reachable = None if federation.reach == "all" else _reachable(config, _latency_ms(scene))
+    reachable = scene.reachable
+    if federation.reach != "all":
+        reachable = _reachable(config, scene, _latency_ms(scene))
     nowhere = np.broadcast_to(0.0, (federation.edges, federation.clients))
     return associate(_problem(config, labels, nowhere, 1.0, reachable), scene.stream, scene.progress)
 
@@ -80,19 +102,19 @@ def _latency_ms(scene: Scene) -> Floats:
     return latency_ms
 
 
-def _reachable(config: Any, latency_ms: Floats) -> np.ndarray | None:
+def _reachable(config: Any, scene: Scene, latency_ms: Floats) -> Mask | None:
     federation = config.federation
     if federation.reach == "all" or federation.reach >= federation.edges:
-        return None
+        return scene.reachable
     # Compute time is the same for every edge, so a client's fastest edges have its best bandwidth.
     best = np.argsort(latency_ms, axis=0, kind="stable")[: federation.reach]
     reachable = np.zeros(latency_ms.shape, np.bool_)
     np.put_along_axis(reachable, best, values=True, axis=0)
-    return reachable
+    return reachable if scene.reachable is None else reachable & scene.reachable
 
 
 def _problem(
-    config: Any, labels: Counts, latency_ms: Floats, weight: float, reachable: np.ndarray | None
+    config: Any, labels: Counts, latency_ms: Floats, weight: float, reachable: Mask | None
 ) -> Problem:
     federation, classes = config.federation, labels.shape[1]
     return Problem(
@@ -111,18 +133,24 @@ def _labels(config: Any, scene: Scene) -> Counts:
     if scene.labels is None:
         raise ConfigError(
             f"the association {config.federation.association} needs the labels of the clients' data, and "
-            "there is no data; set data.name, or use the association random"
+            "there are none; set data.name, give labels in federation.files, or use the association random"
         )
     return scene.labels
 
 
 def _no_labels(config: Any) -> str | None:
-    if config.data.name != "none":
+    if config.data.name != "none" or config.federation.files:  # files may have labels
         return None
     return (
         f"federation.association = {config.federation.association} needs labels, and data.name is none; "
         "use random or latency"
     )
+
+
+def _no_files(config: Any) -> str | None:
+    if config.federation.files or config.federation.flat:
+        return None
+    return 'federation.association = "given" needs federation.files with an association.csv'
 
 
 def _no_places(config: Any) -> str | None:
@@ -194,4 +222,5 @@ ASSOCIATIONS = by_name(
         keys=(CLASSES_PER_EDGE,),
         problem=_no_labels,
     ),
+    Part("given", "that of the `association.csv` in `federation.files`", _given, problem=_no_files),
 )
