@@ -113,7 +113,7 @@ class DataSection(Section):
     partition: Annotated[str, Field(pattern=r"^[a-z]+[0-9.]*$", max_length=40)] = setting(
         "noniid2",
         "how samples are dealt to clients",
-        allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "writer", ...',
+        allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "group", "writer", ...',
     )
     dir: Annotated[str, Field(max_length=4096)] = setting(
         "", "folder with the datasets (or HIFLASH_DATA)", allowed="a folder"

@@ -1,4 +1,4 @@
-"""Deals the training samples out to clients: evenly, by class, by Dirichlet draws, by size or by writer."""
+"""Deals the training samples out to clients: evenly, by class, by Dirichlet draws, by size or by group."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ PARTITIONS = {
     "noniid2": "k random classes per client (noniid1, noniid2, ...), equal sizes",
     "dirichlet0.5": "every class split by Dirichlet(alpha) shares; a small alpha is a strong skew",
     "quantity0.5": "the same class mix everywhere, sizes by Dirichlet(beta) shares",
-    "writer": "one client per writer, for data that has writers (femnist, mnist)",
+    "group": "one client per group, for data that has groups",
+    "writer": "the same, under the name that suits femnist and mnist",
 }
 
 _DEFAULTS = {"dirichlet": 0.5, "quantity": 0.5}
-_NAME = re.compile(r"(iid|writer)|(noniid)([1-9]\d{0,5})|(dirichlet|quantity)(\d+(?:\.\d+)?)?")
+_NAME = re.compile(r"(iid|group|writer)|(noniid)([1-9]\d{0,5})|(dirichlet|quantity)(\d+(?:\.\d+)?)?")
 _CONCENTRATIONS = (0.001, 1e6)  # beyond these a Dirichlet draw is one-hot or uniform, or overflows
 
 
@@ -43,9 +44,9 @@ def partition(
     stream: np.random.Generator,
     *,
     classes: int,
-    writers: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
 ) -> Partition:
-    """Return the partition `name` of the samples with labels `y`; the same stream gives the same indices.
+    """Return the partition `name` of samples with the categories `y`; the same stream gives the same indices.
 
     >>> dealt = partition("iid", np.array([0, 1, 0, 1]), 2, np.random.default_rng(0), classes=2)
     >>> [len(part) for part in dealt.indices], dealt.overlap
@@ -59,8 +60,8 @@ def partition(
             f"partition '{name}': {clients} clients but only {len(y)} training samples, so some client "
             "would be empty. Use fewer clients or more data."
         )
-    if kind == "writer":
-        indices = _by_writer(writers, len(y), clients)
+    if kind in ("group", "writer"):
+        indices = _by_group(groups, len(y), clients, kind)
     elif kind == "noniid":
         indices = _by_classes(y, clients, int(parameter), classes, stream)
     elif kind == "dirichlet":
@@ -120,7 +121,7 @@ def parse_name(name: str) -> tuple[str, float]:
         hint = f" Did you mean '{close[0]}'?" if close else ""
         raise DataError(
             f"unknown partition '{name}'.{hint} Known: iid, noniid1, noniid2, ..., dirichlet, dirichlet0.3, "
-            "quantity, quantity0.5, writer."
+            "quantity, quantity0.5, group, writer."
         )
     plain, noniid, k, skewed, strength = match.groups()
     if plain:
@@ -183,21 +184,21 @@ def _dirichlet(y: np.ndarray, clients: int, alpha: float, stream: np.random.Gene
     return indices
 
 
-def _by_writer(writers: np.ndarray | None, n: int, clients: int) -> list[np.ndarray]:
-    if writers is None:
+def _by_group(groups: np.ndarray | None, n: int, clients: int, kind: str) -> list[np.ndarray]:
+    if groups is None:
         raise DataError(
-            "partition 'writer': this dataset does not know its writers. Use femnist, mnist with "
-            "qmnist_writers.npz, or Dataset.from_arrays(..., writers=...)."
+            f"partition '{kind}': this dataset does not know its {kind}s. Use femnist, mnist with "
+            "qmnist_writers.npz, or Dataset.from_arrays(..., groups=...)."
         )
-    if len(writers) != n:
+    if len(groups) != n:
         raise DataError(
-            f"partition 'writer': {len(writers)} writers for {n} samples, expected one per sample."
+            f"partition '{kind}': {len(groups)} {kind}s for {n} samples, expected one per sample."
         )
-    order = np.argsort(writers, kind="stable")
-    _, starts = np.unique(writers[order], return_index=True)
+    order = np.argsort(groups, kind="stable")
+    _, starts = np.unique(groups[order], return_index=True)
     if clients > len(starts):
         raise DataError(
-            f"partition 'writer': {clients} clients but only {len(starts)} writers. "
+            f"partition '{kind}': {clients} clients but only {len(starts)} {kind}s. "
             f"Use at most {len(starts)} clients."
         )
     return np.split(order, starts[1:])[:clients]

@@ -55,7 +55,8 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
     else:
         split = _split(config, data, indices)
         examples = np.array([len(part) for part in split.indices])
-        labels = label_counts(data.y, split.indices, data.classes)
+        category, categories = data.categories()
+        labels = label_counts(category, split.indices, categories)
     resources = draw_resources(config, examples, features, values)
     centralized = config.cloud.schedule == "centralized"
     edge_clusters = [[0]] if centralized else cluster_clients(config, resources, labels)
@@ -67,8 +68,9 @@ def _split(config: Config, data: Dataset, indices: Sequence[Any] | None) -> Part
     clients = config.federation.clients
     if indices is None:
         stream = rng(config.seed, "partition")
+        category, categories = data.categories()
         return partition(
-            config.data.partition, data.y, clients, stream, classes=data.classes, writers=data.writers
+            config.data.partition, category, clients, stream, classes=categories, groups=data.groups
         )
     if len(indices) != clients:
         raise ConfigError(
