@@ -13,26 +13,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hiflash.config import Config
     from hiflash.config.register import register_method
+    from hiflash.core.metrics import Metric
     from hiflash.data import Dataset
-    from hiflash.methods.registry import register_mixing, register_threshold
+    from hiflash.methods.registry import register_mixing, register_task, register_threshold
     from hiflash.sim.result import Result
     from hiflash.study.calibrate import Calibration, calibrate
     from hiflash.study.compare import Comparison, compare
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
+    from hiflash.train.tasks import Classification, NextToken, Regression, Task
 
 __version__ = "0.1.0"
 __all__ = [
     "Calibration",
+    "Classification",
     "Comparison",
     "Config",
     "Dataset",
+    "Metric",
+    "NextToken",
+    "Regression",
     "Result",
     "Sweep",
+    "Task",
     "calibrate",
     "compare",
     "register_method",
     "register_mixing",
+    "register_task",
     "register_threshold",
     "resume",
     "run",
@@ -41,15 +49,21 @@ __all__ = [
 
 _HOMES = {
     "Calibration": "hiflash.study.calibrate",
+    "Classification": "hiflash.train.tasks",
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
+    "Metric": "hiflash.core.metrics",
+    "NextToken": "hiflash.train.tasks",
+    "Regression": "hiflash.train.tasks",
     "Result": "hiflash.sim.result",
     "Sweep": "hiflash.study.sweep",
+    "Task": "hiflash.train.tasks",
     "calibrate": "hiflash.study.calibrate",
     "compare": "hiflash.study.compare",
     "register_method": "hiflash.config.register",
     "register_mixing": "hiflash.methods.registry",
+    "register_task": "hiflash.methods.registry",
     "register_threshold": "hiflash.methods.registry",
     "resume": "hiflash.study.run",
     "run": "hiflash.study.run",

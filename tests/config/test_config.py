@@ -81,7 +81,8 @@ def test_all_errors_come_at_once_with_key_value_and_default() -> None:
         "client must be a section of keys, got 3",
         "cloud.alpha must be in (0, 1], got 1.5. The default is 0.7.",
         "unknown key cloud.tresholdd; did you mean cloud.threshold?",
-        'stop.target must be in (0, 1] or "none", got "x". The default is 0.9.',
+        'stop.target must be in (0, 1] for accuracy, any number for other metrics, or "none", got "x". '
+        "The default is 0.9.",
         "unknown key sed; did you mean seed?",
     ]
 

@@ -56,6 +56,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     **{f"mobility.{key}": (FEDERATED,) for key in ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")},
     "mobility.repair_s": (FEDERATED, EDGES),
     "mobility.switching_cost": (FEDERATED, EDGES),
+    "evaluate.clients": (FEDERATED,),
     "cloud.participants": (SYNC,),
     "cloud.selection": (SYNC,),
     "cloud.tiers": (SYNC, ("cloud.selection", ("tiers",))),

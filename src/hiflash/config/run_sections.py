@@ -11,14 +11,15 @@ from hiflash.config.keys import (
     Event,
     Factor,
     NoneOr,
+    OneOf,
     Positive,
     Range,
     Seconds,
     Section,
-    Share,
     ShareOpen,
     setting,
 )
+from hiflash.methods.registry import TASKS
 
 __all__ = [
     "CostSection",
@@ -90,12 +91,24 @@ class EvaluateSection(Section):
     """When the global model is tested."""
 
     every: Count = setting(10, "communications between two evaluations")
+    clients: Annotated[float, Field(ge=0, le=0.9)] = setting(
+        0.0, "share of every client's own samples that is held out, to test the final model on it; 0 is none"
+    )
 
 
 class StopSection(Section):
     """When a run ends: whichever comes first."""
 
-    target: Share | NoneOr = setting(0.9, "test accuracy")
+    metric: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)] = setting(
+        "auto",
+        "what the target is about, and the tables; auto is the task's first metric",
+        allowed='"auto" or a metric of the task: "accuracy", "rmse", "mae", "r2", "perplexity", "loss", ...',
+    )
+    target: Annotated[float, Field(ge=-1e12, le=1e12)] | NoneOr = setting(
+        0.9,
+        "value of the metric that ends a run; without one given, only accuracy on classes has a target",
+        allowed='in (0, 1] for accuracy, any number for other metrics, or "none"',
+    )
     communications: Count | NoneOr = setting(6000, "models that reached the cloud")
     client_steps: Annotated[int, Field(ge=1, le=10**12)] | NoneOr = setting(
         200_000, "SGD steps on all clients"
@@ -119,6 +132,14 @@ class DataSection(Section):
         "", "folder with the datasets (or HIFLASH_DATA)", allowed="a folder"
     )
     augment: bool = setting(False, "random crops and flips while training")
+    task: Literal["auto"] | Annotated[str, OneOf(TASKS)] = setting(
+        "auto", "what is learned: loss, metrics, form of the answers; auto is the dataset's"
+    )
+    normalise: Literal["auto", "feature", "global", "channel", "none"] = setting(
+        "auto",
+        "scale inputs to mean 0, deviation 1: auto is by feature in tables, by channel or global in images, "
+        "none for tokens",
+    )
 
 
 class ModelSection(Section):

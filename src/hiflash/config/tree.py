@@ -191,7 +191,18 @@ def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
     method, dataset = given.get("method", "hifl"), given.get("data.name", "mnist5k")
     recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
     defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
-    return {**_defaults(), **defaults, **recipe}
+    usual = {**_defaults(), **defaults, **recipe}
+    return {**usual, "stop.target": _usual_target(usual, given)}
+
+
+def _usual_target(usual: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """Return the target that a metric has by default: the dataset's, or 90 % for accuracy on classes."""
+    keys = ("data.task", "stop.metric")
+    if all(given.get(key, usual[key]) == usual[key] for key in keys) and usual["data.task"] != "auto":
+        return usual["stop.target"]
+    task, metric = (given.get(key, usual[key]) for key in keys)
+    by_class = task in ("auto", "classification") and metric in ("auto", "accuracy")
+    return usual["stop.target"] if by_class and usual["data.task"] == "auto" else 0.9 if by_class else "none"
 
 
 @cache

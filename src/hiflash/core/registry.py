@@ -38,16 +38,25 @@ class Key:
 class Part:
     """A named part: a sentence about it, a function that makes it, and its keys.
 
-    The first argument of `make` is the configuration. `reads` names keys of other parts that this part uses
-    too. `problem` takes a configuration with this part and returns an error message, or None.
+    The first argument of `make` is the configuration. `make` may be a text "module:function", which is
+    imported at its first use. `reads` names keys of other parts that this part uses too. `problem` takes a
+    configuration with this part and returns an error message, or None.
     """
 
     name: str
     about: str
-    make: Callable[..., Any]
+    make: Callable[..., Any] | str
     keys: tuple[Key, ...] = ()
     reads: tuple[str, ...] = ()
     problem: Callable[[Any], str | None] | None = None
+
+    def build(self, *arguments: Any) -> Any:
+        """Return what `make` makes."""
+        make = self.make
+        if isinstance(make, str):
+            module, _, name = make.partition(":")
+            make = getattr(importlib.import_module(module), name)
+        return make(*arguments)
 
 
 def discover(package: str) -> dict[str, Part]:

@@ -20,6 +20,8 @@ from hiflash.train.task import Solver, TaskResult, WorkerTrainer
 if TYPE_CHECKING:
     from torch import nn
 
+    from hiflash.train.tasks import Task
+
 __all__ = ["Setup", "evaluate_spans", "run_round", "train_task"]
 
 KEPT = 2  # trainers in a process: each one holds its dataset in the object store
@@ -39,9 +41,11 @@ class Setup:
     solver: Solver
     x: np.ndarray
     y: np.ndarray
-    indices: list[np.ndarray]
     x_test: np.ndarray
     y_test: np.ndarray
+    indices: list[np.ndarray]
+    test_size: int
+    task: Task
     rules: RoundRules
 
     def make_trainer(self) -> WorkerTrainer:
@@ -57,7 +61,10 @@ class Setup:
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             x, y, x_test, y_test = map(torch.from_numpy, (self.x, self.y, self.x_test, self.y_test))
         return choose_trainer(
-            self.trainer, self.make_model, Samples(x, y, self.indices, x_test, y_test), self.solver
+            self.trainer,
+            self.make_model,
+            Samples(x, y, self.indices, x_test, y_test, self.task),
+            self.solver,
         )()
 
 
@@ -83,8 +90,8 @@ def train_task(setup: Sequence[Any], base: Weights, work: Assignment) -> TaskRes
 
 def evaluate_spans(
     setup: Sequence[Any], weights: Weights, spans: Sequence[tuple[int, int]]
-) -> list[tuple[int, float]]:
-    """Return the number of right answers and the summed loss of each span of the test set."""
+) -> list[tuple[float, ...]]:
+    """Return the task's sums over each span of the test set."""
     trainer, _ = _of(setup)
     return [trainer.evaluate(weights, start, stop) for start, stop in spans]
 

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILT_IN",
     "MIXINGS",
+    "TASKS",
     "THRESHOLDS",
     "add_part",
     "register_mixing",
+    "register_task",
     "register_threshold",
     "registered",
     "threshold_policy",
@@ -87,6 +89,15 @@ AGENT = Part(  # not in core, because an agent is a file
 
 THRESHOLDS: dict[str, Part] = {**discover("hiflash.core.thresholds"), AGENT.name: AGENT}
 
+TASKS: dict[str, Part] = {
+    part.name: part
+    for part in (
+        Part("classification", "one class per sample: accuracy", "hiflash.train.tasks:classification"),
+        Part("regression", "numbers to predict: rmse, mae, r2", "hiflash.train.tasks:regression"),
+        Part("sequence", "the next token: accuracy, perplexity", "hiflash.train.tasks:sequence"),
+    )
+}
+
 BUILT_IN = {"cloud.mixing": frozenset(MIXINGS), "cloud.threshold": frozenset(THRESHOLDS)}
 """The names that ship with HiFlash. A part of the user may read any key."""
 
@@ -99,7 +110,7 @@ def weighting(config: Config) -> Weighting:
 def threshold_policy(config: Config) -> ThresholdPolicy:
     """Return the policy that `cloud.threshold` names; a number is a fixed threshold."""
     wanted = config.cloud.threshold
-    return FixedThreshold(wanted) if isinstance(wanted, int) else THRESHOLDS[wanted].make(config)
+    return FixedThreshold(wanted) if isinstance(wanted, int) else THRESHOLDS[wanted].build(config)
 
 
 def register_mixing(name: str, make: Callable[[Config, int], Mixing], *, replace: bool = False) -> None:
@@ -130,6 +141,20 @@ def register_threshold(
 
     _check_function("threshold", name, make)
     add_part(THRESHOLDS, "threshold", name, Part(name, "registered by the user", checked), replace=replace)
+
+
+def register_task(name: str, make: Callable[[Config], Any], *, replace: bool = False) -> None:
+    """Let `data.task = name`, or a dataset with that task, use the `Task` that `make` returns.
+
+    `replace` allows a name that you registered before.
+    """
+
+    def checked(config: Config) -> Any:
+        methods = ("losses", "loss", "sums", "scores", "fitted", "targets", "check")
+        return _with_methods("task", name, make(config), methods)
+
+    _check_function("task", name, make)
+    add_part(TASKS, "task", name, Part(name, "registered by the user", checked), replace=replace)
 
 
 def registered() -> bool:

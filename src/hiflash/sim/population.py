@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hiflash.config import Config
 from hiflash.core.association.strategies import Clusters, js_per_edge
-from hiflash.data import Dataset, Partition, label_counts, own_indices, partition
+from hiflash.data import Dataset, Partition, hold_out, label_counts, own_indices, partition
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 from hiflash.sim.clusters import cluster_clients
@@ -26,6 +26,8 @@ class Population:
     """The clients of a federation.
 
     In a flat method each of `clusters` has one client. `edge_clusters` are always the clusters of the edges.
+    `labels` counts each client's samples by category (`Dataset.categories`). `held_out` has the samples of
+    each client that are not trained on; it is empty unless `evaluate.clients` is set.
     """
 
     examples: np.ndarray
@@ -35,6 +37,7 @@ class Population:
     split: Partition
     labels: np.ndarray | None
     resources: Resources
+    held_out: list[np.ndarray] = field(default_factory=list)
 
     def js_per_edge(self, clusters: Clusters) -> list[float]:
         """Return the divergence of each edge's labels from those of all clients; empty without labels."""
@@ -45,7 +48,7 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
     """Return the clients of a configuration; `values` is the size of the model that they send."""
     clients = config.federation.clients
     features = FEATURES if data is None else int(np.prod(data.x.shape[1:]))
-    labels = None
+    labels, held_out = None, list[np.ndarray]()
     if data is None:
         split = Partition([], 0.0, "none")
         examples = np.full(clients, EXAMPLES)
@@ -54,6 +57,8 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
         examples = np.array([len(data.y)])
     else:
         split = _split(config, data, indices)
+        if config.evaluate.clients:
+            split, held_out = hold_out(split, config.evaluate.clients, rng(config.seed, "held out"))
         examples = np.array([len(part) for part in split.indices])
         category, categories = data.categories()
         labels = label_counts(category, split.indices, categories)
@@ -61,7 +66,7 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
     centralized = config.cloud.schedule == "centralized"
     edge_clusters = [[0]] if centralized else cluster_clients(config, resources, labels)
     clusters = [[client] for client in range(clients)] if config.federation.flat else edge_clusters
-    return Population(examples, features, clusters, edge_clusters, split, labels, resources)
+    return Population(examples, features, clusters, edge_clusters, split, labels, resources, held_out)
 
 
 def _split(config: Config, data: Dataset, indices: Sequence[Any] | None) -> Partition:

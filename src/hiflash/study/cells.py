@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hiflash.config import Config
+from hiflash.config.settings import flatten
 from hiflash.errors import ConfigError
 from hiflash.methods.registry import THRESHOLDS
 
@@ -118,4 +119,7 @@ def split_own(
     for name, value in (("data.name", data), ("model.name", model)):
         if value is not None:
             settings = {**settings, name: "own"}
+    task = getattr(data, "task", "classification")
+    if task != "classification" and "data.task" not in flatten(settings):
+        settings = {**settings, "data.task": task}
     return settings, {"data": data, "model": model, "indices": indices}

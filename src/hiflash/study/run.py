@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from hiflash.agents import acting_agent
 from hiflash.config import Config
+from hiflash.core.metrics import ACCURACY
 from hiflash.data import Dataset
 from hiflash.errors import Paused, RunError
+from hiflash.sim.client_scores import client_scores
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.result import Result
 from hiflash.sim.session import Goals, Hooks, Session
@@ -131,8 +133,14 @@ def _go(
             checkpoint=lambda session: folder.save({"identity": identity, "session": session}),
             checkpoint_s=config.checkpoint_s,
         )
-    evaluate = None if federation.pool is None else federation.pool.evaluate
-    goals = Goals(config.evaluate.every, _target(config), federation.chance())
+    evaluate = None if federation.pool is None else federation.evaluate
+    goals = Goals(
+        config.evaluate.every,
+        _target(config),
+        federation.chance(),
+        federation.metric,
+        federation.task.measured,
+    )
     session = Session(federation.engine(hooks.log), evaluate, goals, hooks)
     if state is not None:
         _check_identity(state["identity"], identity)
@@ -175,7 +183,8 @@ def _check_identity(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 def _result(federation: Federation, session: Session, reason: str, folder: RunDirectory | None) -> Result:
     config, engine = federation.config, session.engine
-    last = session.evaluations[-1] if session.evaluations else {"accuracy": None, "loss": None}
+    last, metric = session.evaluations[-1] if session.evaluations else {}, session.goals.metric
+    scores = {each.name: last.get(each.name) for each in session.goals.metrics}
     edges, agent = _edges(federation, session), acting_agent(config)
     return Result(
         name=folder.path.name if folder else f"{config.method}-s{config.seed}",
@@ -194,9 +203,17 @@ def _result(federation: Federation, session: Session, reason: str, folder: RunDi
         total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
         **edges,
         sample_overlap=federation.population.split.overlap,
-        accuracy=last["accuracy"],
-        best_accuracy=max((row["accuracy"] for row in session.evaluations), default=None),
-        loss=last["loss"],
+        accuracy=scores.get("accuracy"),
+        best_accuracy=ACCURACY.best(row.get("accuracy") for row in session.evaluations),
+        loss=scores["loss"],
+        task=federation.task.name,
+        metric=metric.name,
+        metric_better=metric.better,
+        metric_unit=metric.unit,
+        scores=scores,
+        best=metric.best(row[metric.name] for row in session.evaluations),
+        chance=session.goals.chance,
+        clients=client_scores(federation, engine.weights, engine.clusters, engine.kept),
         evaluations=session.evaluations,
         targets=session.targets,
         targets_stable=session.targets_stable,
@@ -226,11 +243,14 @@ def _config(
 ) -> Config:
     own = {"data.name": data, "model.name": model}
     settings = {**settings, **{key: "own" for key, value in own.items() if value is not None}}
-    return config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
+    chosen = config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
+    if data is not None and data.task != "classification" and chosen.data.task == "auto":
+        chosen = chosen.with_settings({"data.task": data.task})  # which decides whether there is a target
+    return chosen
 
 
 def _target(config: Config) -> float | None:
-    """Return the accuracy that ends a run; a centralized one takes all its steps, to show the level."""
+    """Return the value that ends a run; a centralized one takes all its steps, to show the level."""
     if config.stop.target == "none" or config.cloud.schedule == "centralized":
         return None
     return config.stop.target

@@ -71,13 +71,16 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return the named model for samples of this shape, or say why it does not fit them."""
+def build_model(name: str, shape: tuple[int, ...], classes: int, *, tokens: bool = False) -> nn.Module:
+    """Return the named model for samples (or `tokens`) of this shape, or say why it does not fit them.
+
+    `classes` is the number of its outputs.
+    """
     channels = shape[0] if len(shape) == 3 else 1
     model = MODELS[name](channels=channels, classes=classes)
     try:
         with torch.inference_mode():
-            model.eval()(torch.zeros(1, *shape))
+            model.eval()(torch.zeros(1, *shape, dtype=torch.int64 if tokens else torch.float32))
     except RuntimeError as error:
         raise ConfigError(
             f"model.name {name} does not take samples of shape {tuple(shape)}; "
@@ -108,17 +111,12 @@ def batch_norm_spans(module: nn.Module) -> Spans:
     return tuple(spans)
 
 
-def check_output(output: object, classes: int) -> None:
-    """Raise unless this is one number per sample and class, which is what a loss needs."""
+def check_output(output: object, expected: str) -> None:
+    """Raise unless this is a tensor of floats, as a loss needs it; `expected` says what it should hold."""
     if not isinstance(output, Tensor):
         raise ConfigError(
-            f"the model must return a tensor with one number for each of {classes} classes, got "
-            f"{type(output).__name__}; return the logits alone"
-        )
-    if output.ndim != 2 or output.shape[1] < classes:
-        got = tuple(output.shape[1:])
-        raise ConfigError(
-            f"the model gives {got} for a sample, and should one number for each of {classes} classes"
+            f"the model must return a tensor with {expected}, got {type(output).__name__}; "
+            "return the logits alone"
         )
     if not output.is_floating_point():
         raise ConfigError(f"the model must return floats, got {output.dtype}; return the logits themselves")
