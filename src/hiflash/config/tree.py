@@ -144,6 +144,11 @@ class Config(Section):
         """Return the number of peers of the cloud: edges, or clients in a flat method."""
         return self.federation.clients if self.federation.flat else self.federation.edges
 
+    @property
+    def judged_by_accuracy(self) -> bool:
+        """Return whether the target is an accuracy on classes, as far as the settings say."""
+        return _judged_by_accuracy(self.data.task, self.stop.metric)
+
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""
         flat = flatten(self.model_dump(mode="json"))
@@ -200,9 +205,13 @@ def _usual_target(usual: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     keys = ("data.task", "stop.metric")
     if all(given.get(key, usual[key]) == usual[key] for key in keys) and usual["data.task"] != "auto":
         return usual["stop.target"]
-    task, metric = (given.get(key, usual[key]) for key in keys)
-    by_class = task in ("auto", "classification") and metric in ("auto", "accuracy")
-    return usual["stop.target"] if by_class and usual["data.task"] == "auto" else 0.9 if by_class else "none"
+    if not _judged_by_accuracy(*(given.get(key, usual[key]) for key in keys)):
+        return "none"
+    return usual["stop.target"] if usual["data.task"] == "auto" else _defaults()["stop.target"]
+
+
+def _judged_by_accuracy(task: str, metric: str) -> bool:
+    return task in ("auto", "classification") and metric in ("auto", "accuracy")
 
 
 @cache

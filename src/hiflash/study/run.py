@@ -257,6 +257,10 @@ def _target(config: Config) -> float | None:
 
 
 def _draw(result: Result, stem: Path) -> None:
+    from hiflash.report.client_figures import draw_clients, has_clients
     from hiflash.report.figures import draw_run
 
-    draw_run(result.to_dict(), stem)
+    numbers = result.to_dict()
+    draw_run(numbers, stem)
+    if has_clients(numbers):
+        draw_clients(numbers, stem.with_name("clients"))
