@@ -50,7 +50,9 @@ def resume_tiny(tiny_data: hiflash.Dataset) -> Callable[..., hiflash.Result]:
 @pytest.fixture
 def parts_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget what a test registers."""
-    kept = [(table, dict(table)) for table in (registry.MIXINGS, registry.THRESHOLDS, METHODS)]
+    kept = [
+        (table, dict(table)) for table in (registry.MIXINGS, registry.TASKS, registry.THRESHOLDS, METHODS)
+    ]
     monkeypatch.setattr(registry, "_OWN", set())
     yield
     for table, before in kept:
