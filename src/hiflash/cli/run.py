@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
 
     console = Console()
     console.print(run_table(result.to_dict()))
-    files = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf")
+    files = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf", "clients.png")
     print_paths(console, (path / file for file in files))
     console.print(f"digest {result.digest}", soft_wrap=True, highlight=False)
     return 0

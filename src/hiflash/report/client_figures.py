@@ -15,6 +15,9 @@ from hiflash.report.summary import Groups, Result, is_reference, known
 
 __all__ = ["client_bars", "draw_clients", "has_clients"]
 
+MOST_EDGES = 20
+"""Number of edges in the figure; the result has all."""
+
 _KINDS = (("shared model", "#0077BB", "-"), ("with own BatchNorm values", "#EE7733", "--"))
 _BARS = (("mean", "mean over clients"), ("worst_tenth", "worst tenth of the clients"))
 
@@ -75,6 +78,6 @@ def _bar(name: str, cells: Sequence[Result], key: str, scale: int, styles: Mappi
 def _draw_edges(axes: Axes, told: Mapping[str, Any], name: str, scale: int) -> None:
     bars = [
         Bar(f"edge {edge}", _KINDS[0][1], [scale * value] if known(value) else [], 1, "nothing held out")
-        for edge, value in enumerate(told["per_edge"])
+        for edge, value in enumerate(told["per_edge"][:MOST_EDGES])
     ]
     draw_bars(axes, bars, f"Test {name} over the edge's clients" + (" (%)" if scale == 100 else ""), "count")
