@@ -47,6 +47,7 @@ def main(communications: int = 400) -> hiflash.Result:
         stop={"target": "none", "communications": communications},
         **{"data.partition": "group"},
     )
+    print(f"after {result.communications} communications, on the clients' own held-out pictures:")
     told = {"shared model": result.clients, "own BatchNorm": result.clients["own_batch_norm"]}
     for name, part in told.items():
         print(f"{name}: mean {part['mean']:.1%}, deviation {part['std']:.1%}, ", end="")

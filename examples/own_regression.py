@@ -62,7 +62,8 @@ def main() -> None:
     print(f"pooled, plain PyTorch: {pooled(data):.1f}")
     for method in ("fedavg", "hifl"):
         result = federated(data, method)
-        print(f"{method}: {result.scores['rmse']:.1f} (always the mean: {result.chance:.1f})")
+        print(f"{method}: {result.scores['rmse']:.1f} after {result.communications} communications")
+    print(f"always the mean: {result.chance:.1f}")
 
 
 if __name__ == "__main__":
