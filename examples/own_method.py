@@ -4,7 +4,7 @@ import numpy as np
 
 import hiflash
 from hiflash.core.state import Stateful
-from hiflash.methods.registry import weighting
+from hiflash.core.weighting import weighting
 
 
 class Agreeing(Stateful):
@@ -28,7 +28,14 @@ def similarity(one, other) -> float:
     return np.dot(one, other) / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12)
 
 
-hiflash.register_mixing("agreeing", lambda config, trained: Agreeing(config))
+hiflash.register(
+    "mixing",
+    hiflash.Part(
+        "agreeing",
+        "adds the change, the more the better it agrees with the last one",
+        lambda config, trained: Agreeing(config),
+    ),
+)
 hiflash.register_method(
     "hifl_agreeing", "HiFL that trusts edges which agree", {"cloud.mixing": "agreeing", "cloud.alpha": 1.0}
 )

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import hiflash
-from hiflash.methods import registry
-from hiflash.methods.recipes import METHODS
+from hiflash.methods import plugins, registry
 from tiny import TINY, make_tiny_data, make_tiny_model
 
 
@@ -50,14 +49,10 @@ def resume_tiny(tiny_data: hiflash.Dataset) -> Callable[..., hiflash.Result]:
 @pytest.fixture
 def parts_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget what a test registers."""
-    kept = [
-        (table, dict(table)) for table in (registry.MIXINGS, registry.TASKS, registry.THRESHOLDS, METHODS)
-    ]
-    monkeypatch.setattr(registry, "_OWN", set())
+    kept = registry.snapshot()
+    monkeypatch.setattr(plugins, "_loaded", set(plugins._loaded))
     yield
-    for table, before in kept:
-        table.clear()
-        table.update(before)
+    registry.restore(kept)
 
 
 @pytest.fixture(scope="session")

@@ -132,6 +132,10 @@ def same(folder: Path) -> None:
         one = run(directory=folder / f"{name}-local", **variant)
         assert_same_run(one, run(directory=folder / f"{name}-ray", executor="ray", **variant))
     save_agent(folder / "agent.safetensors", make_agent(q_network("paper", 4, 8, seed=0), 8, {}))
+    own = {"plugins": [str(Path(__file__).with_name("every_kind.py"))], "data.name": "tiny", "model.units": 7}
+    own |= {"edge.aggregate": "shrunk", "attack.kind": "lazy", "stop.communications": 20}
+    one = hiflash.run(directory=folder / "own-local", workers=2, **own)
+    assert_same_run(one, hiflash.run(directory=folder / "own-ray", workers=2, executor="ray", **own))
     learned = {"cloud.threshold": "agent", "cloud.agent": str(folder / "agent.safetensors")}
     for name, model, settings in (
         ("robust", make_tiny_model, ROBUST),

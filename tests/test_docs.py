@@ -86,3 +86,11 @@ def test_the_table_of_methods_names_their_settings(method: str) -> None:
     inherited = METHODS[base[1]].settings if base else {}
     assert {**inherited, **told, **METHODS[method].settings} == {**inherited, **told}
     assert Config(method=method, **told) == Config(method=method)
+
+
+@pytest.mark.usefixtures("parts_as_before")
+def test_the_part_on_the_page_about_plugins_can_be_used() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text(), re.DOTALL)
+    exec(block, {})  # noqa: S102  # our own page
+    config = Config(**{"cloud.threshold": "generous", "cloud.slack": 3})
+    assert config.cloud.slack == 3

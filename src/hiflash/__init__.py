@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hiflash.config import Config
-    from hiflash.config.register import register_method
+    from hiflash.config.register import register, register_method
     from hiflash.core.metrics import Metric
+    from hiflash.core.registry import Key, Part
+    from hiflash.core.state import Stateful
     from hiflash.data import Dataset
-    from hiflash.methods.registry import register_mixing, register_task, register_threshold
     from hiflash.sim.result import Result
     from hiflash.study.calibrate import Calibration, calibrate
     from hiflash.study.compare import Comparison, compare
@@ -30,18 +31,19 @@ __all__ = [
     "Comparison",
     "Config",
     "Dataset",
+    "Key",
     "Metric",
     "NextToken",
+    "Part",
     "Regression",
     "Result",
+    "Stateful",
     "Sweep",
     "Task",
     "calibrate",
     "compare",
+    "register",
     "register_method",
-    "register_mixing",
-    "register_task",
-    "register_threshold",
     "resume",
     "run",
     "sweep",
@@ -53,18 +55,19 @@ _HOMES = {
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
+    "Key": "hiflash.core.registry",
     "Metric": "hiflash.core.metrics",
     "NextToken": "hiflash.train.tasks",
+    "Part": "hiflash.core.registry",
     "Regression": "hiflash.train.tasks",
     "Result": "hiflash.sim.result",
+    "Stateful": "hiflash.core.state",
     "Sweep": "hiflash.study.sweep",
     "Task": "hiflash.train.tasks",
     "calibrate": "hiflash.study.calibrate",
     "compare": "hiflash.study.compare",
+    "register": "hiflash.config.register",
     "register_method": "hiflash.config.register",
-    "register_mixing": "hiflash.methods.registry",
-    "register_task": "hiflash.methods.registry",
-    "register_threshold": "hiflash.methods.registry",
     "resume": "hiflash.study.run",
     "run": "hiflash.study.run",
     "sweep": "hiflash.study.sweep",

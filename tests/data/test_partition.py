@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hiflash.data import Partition, label_counts, own_indices, partition
-from hiflash.data.partition import PARTITIONS, parse_name
+from hiflash.data.partition import parse_name, usual_names
 from hiflash.errors import DataError
 from hiflash.seeding import rng
 
@@ -175,7 +175,7 @@ def test_unknown_names_are_refused_with_a_suggestion(name: str, hint: str) -> No
 
 
 def test_the_listed_names_can_be_used() -> None:
-    assert [parse_name(name)[0] for name in PARTITIONS] == [
+    assert [parse_name(name)[0] for name in usual_names()] == [
         "iid",
         "noniid",
         "dirichlet",

@@ -159,7 +159,7 @@ class Quantile(hiflash.Task):
 
 
 def test_a_task_of_ones_own_is_registered_by_name(parts_as_before) -> None:
-    hiflash.register_task("quantile", lambda config: Quantile())
+    hiflash.register("task", hiflash.Part("quantile", "a quantile", lambda config: Quantile()))
     stream = np.random.default_rng(0)
     x = stream.normal(size=(400, 4)).astype(np.float32)
     y = stream.normal(size=400)

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from hiflash.errors import ConfigError
-from hiflash.train.models import MODELS, FlatModel, build_model, initial_weights
+from hiflash.methods.models import MODELS
+from hiflash.train.models import FlatModel, build_model, initial_weights, lenet
 
 CPU = torch.device("cpu")
 
@@ -23,23 +24,23 @@ CPU = torch.device("cpu")
 def test_models_have_the_published_parameter_counts(
     name: str, shape: tuple[int, ...], classes: int, parameters: int
 ) -> None:
-    model = build_model(name, shape, classes)
+    model = build_model(MODELS[name], None, shape, classes)
     assert sum(p.numel() for p in model.parameters()) == parameters
     assert model(torch.zeros(2, *shape)).shape == (2, classes)
 
 
 def test_a_model_that_does_not_fit_the_data_is_explained() -> None:
     with pytest.raises(ConfigError, match=r"lenet does not take samples of shape \(3, 32, 32\)"):
-        build_model("lenet", (3, 32, 32), 10)
+        build_model(MODELS["lenet"], None, (3, 32, 32), 10)
 
 
 def test_initial_weights_depend_on_the_seed_alone() -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    first, spec, trainable = initial_weights(MODELS["lenet"], 3)
+    first, spec, trainable = initial_weights(lenet, 3)
     assert torch.equal(before, torch.random.get_rng_state())
-    assert np.array_equal(first, initial_weights(MODELS["lenet"], 3)[0])
-    assert not np.array_equal(first, initial_weights(MODELS["lenet"], 4)[0])
+    assert np.array_equal(first, initial_weights(lenet, 3)[0])
+    assert not np.array_equal(first, initial_weights(lenet, 4)[0])
     assert spec.size == first.size == trainable == 21_840
 
 

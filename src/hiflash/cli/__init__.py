@@ -64,6 +64,10 @@ def _call(words: list[str], options: argparse.Namespace) -> int:
         if chosen is not None and takes_settings:
             words, settings = split(words, chosen)
         parser.parse_args(words, options)
+        if getattr(options, "plugin", None):
+            from hiflash.config.settings import merged
+
+            settings = merged(settings, {"plugins": options.plugin})
         if chosen is not None and takes_settings and options.help_keys:
             _print_help(chosen)
             return 0

@@ -34,14 +34,14 @@ def _associate(options: argparse.Namespace) -> int:
     from rich.progress import Progress, TimeElapsedColumn
 
     from hiflash.config import Config
-    from hiflash.config.settings import read_settings
+    from hiflash.config.settings import given_settings
     from hiflash.report.association import association_table
     from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
     from hiflash.study.associate import SWEPT, associate, parse_sweep
     from hiflash.study.cells import listed
 
-    given = {**read_settings(options.config), **options.settings}
+    given = given_settings(options.config, options.settings)
     usual = SWEPT if options.sweep else str(given.get("federation.association", SWEPT))
     strategies = listed("--strategy", options.strategy or usual) or [usual]
     config = Config.load(options.config, {**options.settings, "federation.association": strategies[0]})

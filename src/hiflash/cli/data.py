@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hiflash.cli.words import plugin_option
+
 __all__ = ["add"]
 
 
@@ -20,7 +22,9 @@ def add(commands: Any) -> None:
         ("fetch", "download a dataset"),
     ):
         one = actions.add_parser(action, help=about)
-        if action != "list":
+        if action == "list":
+            plugin_option(one)
+        else:
             one.add_argument("name", help="mnist5k, mnist, cifar10 or femnist")
         one.add_argument("--data.dir", dest="directory", metavar="FOLDER", help="folder with the datasets")
         if action == "fetch":
@@ -33,12 +37,16 @@ def _data(options: argparse.Namespace) -> int:
     from rich.table import Table
 
     from hiflash.data import datasets
+    from hiflash.methods.plugins import load_plugins
 
     console = Console()
     if options.action == "list":
+        load_plugins()
         table = Table("dataset", "samples", "classes", "found in", "note")
         for row in datasets.list_datasets(options.directory):
-            table.add_row(row.name, row.samples, str(row.classes), str(row.path or "-"), row.note)
+            table.add_row(
+                row.name, row.samples or "-", str(row.classes or "-"), str(row.path or "-"), row.note
+            )
         console.print(table)
         return 0
     if options.action == "check":

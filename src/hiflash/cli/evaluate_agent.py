@@ -107,11 +107,10 @@ def _list_of_seeds(text: str) -> list[int]:
 
 def _check_data(cell: Cell) -> None:
     """Report missing data once, before any run starts."""
-    from hiflash.data import load
+    from hiflash.methods.registry import make
 
-    data = cell.config.data
     try:
-        load(data.name, data.dir or None)
+        make("dataset", cell.config)
     except DataError as error:
         raise DataError(f"{error}\nOr use --data.name mnist5k, which comes with the package.") from None
 

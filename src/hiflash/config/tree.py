@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from hiflash.config.applicability import out_of_place
-from hiflash.config.keys import OneOf, Seconds, Section, allowed, setting
+from hiflash.config.keys import OneOf, Seconds, Section, allowed, as_tuple, setting
 from hiflash.config.method_sections import (
     AttackSection,
     ClientSection,
@@ -24,6 +24,7 @@ from hiflash.config.method_sections import (
     EdgeSection,
     FederationSection,
 )
+from hiflash.config.parts import add_declared_keys
 from hiflash.config.rules import broken_rules
 from hiflash.config.run_sections import (
     CostSection,
@@ -36,16 +37,14 @@ from hiflash.config.run_sections import (
     StopSection,
     WanSection,
 )
-from hiflash.config.settings import explain, flatten, nest, read_settings
+from hiflash.config.settings import explain, flatten, merged, nest, read_settings
 from hiflash.errors import ConfigError
+from hiflash.methods.kinds import KINDS
+from hiflash.methods.plugins import load_plugins
 from hiflash.methods.recipes import METHODS
+from hiflash.methods.registry import version
 
 __all__ = ["Config", "describe_keys", "inapplicable"]
-
-DATASET_SETTINGS: dict[str, dict[str, Any]] = {
-    "cifar10": {"client.batch": 50, "client.lr": 0.1, "cloud.threshold_max": 4, "data.augment": True},
-    "femnist": {"data.partition": "writer"},
-}
 
 
 class Config(Section):
@@ -69,6 +68,9 @@ class Config(Section):
         "local", "what runs the workers: this process, or a Ray cluster"
     )
     checkpoint_s: Seconds = setting(20.0, "wall seconds between two checkpoints")
+    plugins: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = setting(
+        (), "modules with parts of your own (docs/plugins.md)", allowed="a list of modules or .py files"
+    )
     federation: FederationSection = Field(default_factory=FederationSection)
     client: ClientSection = Field(default_factory=ClientSection)
     edge: EdgeSection = Field(default_factory=EdgeSection)
@@ -87,6 +89,8 @@ class Config(Section):
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def __init__(self, _sources: Mapping[str, str] | None = None, **settings: Any) -> None:
+        settings = merged(settings)
+        _update_keys()
         try:
             super().__init__(**settings)
         except ValidationError as error:
@@ -104,9 +108,13 @@ class Config(Section):
 
     def with_random_thresholds(self) -> Self:
         """Return this configuration with random thresholds, without the keys of its own threshold."""
-        settings = {**flatten(self.model_dump(mode="json")), "cloud.threshold": "random"}
+        return self.with_choices({"cloud.threshold": "random"})
+
+    def with_choices(self, choices: Mapping[str, Any]) -> Self:
+        """Return this configuration with other choices, without the keys that have no effect beside them."""
+        settings = {**flatten(self.model_dump(mode="json")), **choices}
         given = {key: value for key, value in self._given.items() if not out_of_place(key, settings)}
-        return type(self)(**nest({**given, "cloud.threshold": "random"}))
+        return type(self)(**nest({**given, **choices}))
 
     @classmethod
     def _layered(cls, below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> Self:
@@ -119,7 +127,7 @@ class Config(Section):
             usual = _usual(below)
             below = {k: v for k, v in below.items() if k in ("method", "data.name") or usual.get(k) != v}
         sources = {key: where for key in below if key not in above}
-        return cls(_sources=sources if below else {}, **nest({**below, **above}))
+        return cls(_sources=sources if below else {}, **nest(merged(below, above)))
 
     @model_validator(mode="before")
     @classmethod
@@ -175,7 +183,7 @@ class Config(Section):
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the results: not workers, executor, device or checkpoints."""
-        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "data.dir")
+        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "plugins", "data.dir")
         return {key: value for key, value in self.settings().items() if key not in free}
 
     def digest(self) -> str:
@@ -195,8 +203,8 @@ def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults, with the settings of the given dataset and method on top."""
     method, dataset = given.get("method", "hifl"), given.get("data.name", "mnist5k")
     recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
-    defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
-    usual = {**_defaults(), **defaults, **recipe}
+    named = KINDS["dataset"].parts.get(dataset) if isinstance(dataset, str) else None
+    usual = {**_defaults(), **(named.settings if named else {}), **recipe}
     return {**usual, "stop.target": _usual_target(usual, given)}
 
 
@@ -214,20 +222,46 @@ def _judged_by_accuracy(task: str, metric: str) -> bool:
     return task in ("auto", "classification") and metric in ("auto", "accuracy")
 
 
-@cache
 def _defaults() -> dict[str, Any]:
+    return _defaults_of(version())
+
+
+@lru_cache(maxsize=1)
+def _defaults_of(version: int) -> dict[str, Any]:
     return {key: default for key, _, default, _ in describe_keys()}
 
 
 def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
     """Yield key, allowed values, default and meaning of every setting."""
+    load_plugins()
+    _update_keys()
+    sections = _sections()
     for name, info in Config.model_fields.items():
-        kind = info.annotation
-        if isinstance(kind, type) and issubclass(kind, Section):
-            for sub, sub_info in kind.model_fields.items():
+        if name in sections:
+            for sub, sub_info in sections[name].model_fields.items():
                 yield f"{name}.{sub}", *_about(sub_info)
         else:
             yield name, *_about(info)
+
+
+def _update_keys() -> None:
+    """Give the configuration the keys that parts declare, if the parts have changed."""
+    _updated(version())
+
+
+@lru_cache(maxsize=1)
+def _updated(version: int) -> None:
+    changed = add_declared_keys(_sections())
+    outer: list[type[Section]] = [Config] if changed else []
+    for outdated in changed + outer:
+        if outdated.__pydantic_complete__:  # others are built at their first use
+            outdated.model_rebuild(force=True)
+
+
+def _sections() -> dict[str, type[Section]]:
+    fields = Config.model_fields.items()
+    kinds = {name: info.annotation for name, info in fields}
+    return {n: kind for n, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
 
 
 def _about(info: Any) -> tuple[str, Any, str]:
@@ -238,3 +272,6 @@ def _about(info: Any) -> tuple[str, Any, str]:
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
     known = {key: (allowed, default) for key, allowed, default, _ in describe_keys()}
     return explain(error, known, sources)
+
+
+_update_keys()

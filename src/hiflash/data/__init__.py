@@ -1,6 +1,6 @@
 """Datasets, where they come from, and how their samples are dealt out to clients.
 
-May import the vocabulary.
+May import the vocabulary and core.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class RayExecutor(Tester):
         self._ray = ray
         self._connection = connection
         try:
-            self._setup = [ray.put(setup)]
+            self._setup = [ray.put(setup), setup.plugins]
         except TypeError as error:
             connection.close()
             raise ConfigError(f"the model cannot be sent to the workers of Ray: {_reason(error)}") from error

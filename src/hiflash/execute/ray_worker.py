@@ -15,6 +15,7 @@ import numpy as np
 
 from hiflash.execute.executor import EdgeModel, RoundRules, RoundWork, close_round, start_round
 from hiflash.messages import Assignment, ClientTask, Weights
+from hiflash.methods.plugins import load_plugins
 from hiflash.train.task import Solver, TaskResult, WorkerTrainer
 
 if TYPE_CHECKING:
@@ -33,20 +34,19 @@ class Setup:
     """The shared input of all tasks of a run. The object store holds it once, as arrays.
 
     `trainer` names a trainer that works on the machine that started the run. Ray serialises `make_model`:
-    a built-in model as its name, a user's own model as the user's code.
+    a built-in model as its name, a user's own model as the user's code. `arrays` are x, y, x_test and y_test;
+    the test set has `test_size` samples, and those that clients hold out follow it.
     """
 
     trainer: str
     make_model: Callable[[], nn.Module]
     solver: Solver
-    x: np.ndarray
-    y: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
+    arrays: Sequence[np.ndarray]
     indices: list[np.ndarray]
     test_size: int
     task: Task
     rules: RoundRules
+    plugins: tuple[str, ...] = ()
 
     def make_trainer(self) -> WorkerTrainer:
         """Return a trainer that computes on one thread and reads the data in place."""
@@ -59,7 +59,7 @@ class Setup:
         with warnings.catch_warnings():
             # Torch warns of read-only arrays. Trainers never write to them.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            x, y, x_test, y_test = map(torch.from_numpy, (self.x, self.y, self.x_test, self.y_test))
+            x, y, x_test, y_test = map(torch.from_numpy, self.arrays)
         return choose_trainer(
             self.trainer,
             self.make_model,
@@ -97,12 +97,16 @@ def evaluate_spans(
 
 
 def _of(setup: Sequence[Any]) -> tuple[WorkerTrainer, RoundRules]:
-    """Return the trainer and the rules of a setup, given as a list: Ray would fetch a bare reference."""
-    (reference,) = setup
+    """Return the trainer and the rules of a setup, given as a list: Ray would fetch a bare reference.
+
+    The list also names the plugins. They are loaded first, because the setup may hold parts of theirs.
+    """
+    reference, plugins = setup
     key = reference.hex()
     if key not in _made:
         import ray
 
+        load_plugins(plugins)
         while len(_made) >= KEPT:
             del _made[next(iter(_made))]
         fetched = ray.get(reference)

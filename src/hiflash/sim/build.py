@@ -9,21 +9,22 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hiflash.config import Config
 from hiflash.core.aggregation import combine_clients
-from hiflash.core.association.strategies import label_distribution, latency_tiers, random_association
+from hiflash.core.association.strategies import random_association
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
-from hiflash.core.compression import Downlink, Payloads, Uplink, make_codec
+from hiflash.core.compression import Downlink, Payloads, Uplink
 from hiflash.core.cost import WanLink
 from hiflash.core.edge import Edge, EdgeRules, Workload
-from hiflash.core.selection import Selection, TierSelection, UniformSelection
+from hiflash.core.selection import Peers
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ConfigError
 from hiflash.execute.executor import Executor
 from hiflash.messages import Weights
-from hiflash.methods.registry import MIXINGS, threshold_policy
+from hiflash.methods.registry import aggregate, chosen, make, threshold_policy, with_keys
 from hiflash.seeding import rng
 from hiflash.sim.clusters import send_s
 from hiflash.sim.events import Log, Recall
@@ -74,9 +75,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     spec, log = start.spec, materials.log
     by_size = {size: workload_of(config, size) for size in np.unique(population.examples).tolist()}
     workloads = [by_size[size] for size in population.examples.tolist()]
-    download, upload = (
-        make_codec(name, spec, config.wan.topk) for name in (config.wan.download, config.wan.upload)
-    )
+    download, upload = (chosen(config, f"wan.{way}").build(config, spec) for way in ("download", "upload"))
     payloads = Payloads.of(4 * spec.size, download, upload)
     world = _world(config, population, spec.size, payloads)
     training = _training(materials, workloads, Uplink(upload, spec))
@@ -88,7 +87,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
             workloads,
             rules,
             world.estimates(index, rules.clients_per_round),
-            aggregate=partial(combine_clients, rule=config.edge.rule()),
+            aggregate=partial(combine_clients, rule=aggregate(config, "edge")),
         )
         for index, cluster in enumerate(population.clusters)
     ]
@@ -132,13 +131,12 @@ def workload_of(config: Config, examples: int) -> Workload:
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
     """Raise if an edge has too few clients for its aggregation rule."""
-    least = config.edge.rule().least
+    least = aggregate(config, "edge").least
     for edge, cluster in enumerate(clusters):
         if len(cluster) < least:
             raise ConfigError(
-                f'edge.aggregate = "krum" with edge.byzantine = {config.edge.byzantine} and edge.krum_keep = '
-                f"{config.edge.krum_keep} needs {least} clients, and edge {edge} has {len(cluster)}; "
-                "use fewer edges, smaller numbers or another rule"
+                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} has "
+                f"{len(cluster)}; use fewer edges, smaller numbers or another rule"
             )
 
 
@@ -158,17 +156,17 @@ def _cloud(
         return SyncCloud(
             start.weights,
             examples,
-            selection=_selection(config, population, world),
+            selection=make("selection", config, _peers(population, world)),
             deadline_s=_number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
-            rule=cloud.rule(),
+            rule=aggregate(config, "cloud"),
             norm_bound=norm_bound,
             download=download,
         )
     return AsyncCloud(
         start.weights,
         examples,
-        mixing=MIXINGS[cloud.mixing](config, start.trained),
+        mixing=make("mixing", config, start.trained),
         policy=threshold_policy(config),
         seed=seed,
         enforce=cloud.enforce,
@@ -181,27 +179,13 @@ def _cloud(
     )
 
 
-def _selection(config: Config, population: Population, world: World) -> Selection:
-    """Return the selection of synchronous rounds; a tier groups edges of similar response latency."""
-    cloud, clusters = config.cloud, population.clusters
-    if cloud.selection == "uniform":
-        return UniformSelection(cloud.participants, config.seed)
-    latency_s = np.array([world.latency_s(unit).max() for unit in range(len(clusters))])
-    tiers = latency_tiers(latency_s, cloud.tiers)
-    shares = None
-    if population.labels is not None:
-        held = [population.labels[[k for unit in tier for k in clusters[unit]]].sum(axis=0) for tier in tiers]
-        shares = np.array([label_distribution(counts) for counts in held])
-    communications = _number(config.stop.communications)
-    rounds = math.inf if communications is None else communications / cloud.participants
-    return TierSelection(
-        tiers,
-        shares,
-        participants=cloud.participants,
-        interval=cloud.tier_interval,
-        credits=math.inf if rounds == math.inf else math.ceil(2 * rounds / cloud.tiers),
-        seed=config.seed,
-    )
+def _peers(population: Population, world: World) -> Peers:
+    clusters = population.clusters
+
+    def latency_s() -> npt.NDArray[np.float64]:
+        return np.array([world.latency_s(unit).max() for unit in range(len(clusters))])
+
+    return Peers(clusters, population.labels, latency_s)
 
 
 def _edge_rules(config: Config, *, trains: bool) -> EdgeRules:
@@ -213,7 +197,7 @@ def _edge_rules(config: Config, *, trains: bool) -> EdgeRules:
         clients_per_round=None if edge.clients_per_round == "all" else edge.clients_per_round,
         deadline_s=_number(edge.deadline_s) or math.inf,
         quorum=edge.quorum,
-        least=edge.rule().least,
+        least=aggregate(config, "edge").least,
         asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
         trains=trains,
     )

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.attack import HONEST, Attack, draw_malicious
+from hiflash.core.attack import Attack, draw_malicious
 from hiflash.core.metrics import Metric, find_metric
-from hiflash.data import Dataset, flip_labels, load
+from hiflash.data import Dataset
 from hiflash.errors import ConfigError, DataError
 from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
-from hiflash.methods.registry import TASKS, threshold_policy
+from hiflash.methods.kinds import KINDS
+from hiflash.methods.registry import aggregate, threshold_policy, usual_model
+from hiflash.methods.registry import make as make_part
 from hiflash.sim.build import Materials, StartModel, check_clusters, simulator, workload_of
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
@@ -36,10 +38,6 @@ if TYPE_CHECKING:
     from hiflash.train.tasks import Task
 
 __all__ = ["Federation", "build", "outline", "survey"]
-
-Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, x_test, y_test
-
-AUTO_MODEL = {"mnist5k": "lenet", "mnist": "lenet", "femnist": "femnist_cnn", "cifar10": "resnet"}
 
 
 @dataclass(frozen=True)
@@ -151,8 +149,8 @@ def build(
 def survey(config: Config) -> tuple[Dataset | None, Population]:
     """Return the data and the clients of a configuration under the random association, without workers."""
     data, spec = outline(config)
-    anywhere = {"federation.association": "random", "federation.reach": "all"}
-    return data, populate(config.with_settings(anywhere), data, None, spec.size)
+    anywhere = {"federation.association": "random"}
+    return data, populate(config.with_choices(anywhere), data, None, spec.size)
 
 
 def outline(config: Config) -> tuple[Dataset | None, Spec]:
@@ -172,10 +170,11 @@ def _materials(
     if config.data.name == "own" and data is None:
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
     if data is None and config.data.name != "none":
-        data = load(config.data.name, config.data.dir or None)
+        made = make_part("dataset", config)
+        data = made if made.name == config.data.name else replace(made, name=config.data.name)
     name: str = config.model.name if model is None else "own"
     if name == "auto":
-        name = AUTO_MODEL.get(data.name if data else "", "lenet")
+        name = usual_model(data.name if data else config.data.name)
     if name == "own" and model is None:
         raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
     shape = (1, 28, 28) if data is None else tuple(data.x.shape[1:])
@@ -184,25 +183,26 @@ def _materials(
     # `make` must not hold the data, because Ray sends `make` to other processes.
     if model is not None:
         return data, name, partial(_own_model, model)
-    return data, name, partial(build_model, name, shape, outputs, tokens=tokens)
+    part = KINDS["model"].parts[name]
+    return data, name, partial(build_model, part, config, shape, outputs, tokens=tokens)
 
 
 def _task(config: Config, data: Dataset | None) -> tuple[Dataset | None, Task]:
     """Return the data in the form of the task, and the task with its metric checked."""
-    name = config.data.task
+    name, tasks = config.data.task, KINDS["task"].parts
     if name == "auto":
         name = "classification" if data is None else data.task
-    if name not in TASKS:
+    if name not in tasks:
         raise ConfigError(
-            f"the task {name} of the data is not known; register it with hiflash.register_task, "
-            f"or use {', '.join(TASKS)}"
+            f'the task {name} of the data is not known; register it with hiflash.register("task", ...), '
+            f"or use {', '.join(tasks)}"
         )
     if data is not None and name != data.task:
         try:
             data = replace(data, task=name)
         except DataError as error:
             raise ConfigError(f"data.task = {name} does not suit this data: {error}") from error
-    task = TASKS[name].build(config)
+    task = tasks[name].build(config)
     if data is not None:
         task = task.fitted(data, config.data.normalise)
     metric = find_metric(config.stop.metric, task.measured, name)
@@ -249,12 +249,10 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    rules = RoundRules(config.edge.rule(), _attack(config), local)
-    arrays, indices = _arrays(config, data, population, task), population.split.indices
-    if rules.attack.kind == "label_flip":
-        malicious = rules.attack.malicious
-        x_array, y_array, indices = flip_labels(arrays[0], arrays[1], indices, malicious, data.classes)
-        arrays = (x_array, y_array, *arrays[2:])
+    rules = RoundRules(aggregate(config, "edge"), _attack(config), local)
+    x_array, y_array, *tested = _arrays(config, data, population, task)
+    x_array, y_array, indices = rules.attack.poison(x_array, y_array, population.split.indices, data.classes)
+    arrays = (x_array, y_array, *tested)
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
     samples = Samples(x, y, indices, x_test, y_test, task)
     client, workers = config.client, config.workers or os.cpu_count() or 1
@@ -274,11 +272,11 @@ def _pool(
     from hiflash.execute.ray_worker import Setup
 
     trainer = make_trainer().name
-    setup = Setup(trainer, make, solver, *arrays, indices, len(data.y_test), task, rules)
+    setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, config.plugins)
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
-def _arrays(config: Config, data: Dataset, population: Population, task: Task) -> Arrays:
+def _arrays(config: Config, data: Dataset, population: Population, task: Task) -> list[np.ndarray]:
     """Return samples and answers as the workers take them: training, and test with what clients hold out."""
     x, x_test = data.normalised(config.data.normalise)
     y, y_test = task.targets(data.y), task.targets(data.y_test)
@@ -288,14 +286,14 @@ def _arrays(config: Config, data: Dataset, population: Population, task: Task) -
     if population.held_out:
         held = np.concatenate(population.held_out)  # after the test set, each client one span
         x_test, y_test = np.concatenate([x_test, x[held]]), np.concatenate([y_test, y[held]])
-    return x, y, x_test, y_test
+    return [x, y, x_test, y_test]
 
 
 def _attack(config: Config) -> Attack:
-    kind, clients = config.attack.kind, config.federation.clients
-    if kind == "none":
-        return HONEST
-    return Attack(kind, config.attack.scale, draw_malicious(clients, config.attack.share, config.seed))
+    share = 0.0 if config.attack.kind == "none" else config.attack.share
+    malicious = draw_malicious(config.federation.clients, share, config.seed)
+    attack: Attack = make_part("attack", config, malicious)
+    return attack
 
 
 def _device(config: Config) -> str:

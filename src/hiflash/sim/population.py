@@ -75,7 +75,13 @@ def _split(config: Config, data: Dataset, indices: Sequence[Any] | None) -> Part
         stream = rng(config.seed, "partition")
         category, categories = data.categories()
         return partition(
-            config.data.partition, category, clients, stream, classes=categories, groups=data.groups
+            config.data.partition,
+            category,
+            clients,
+            stream,
+            classes=categories,
+            groups=data.groups,
+            config=config,
         )
     if len(indices) != clients:
         raise ConfigError(

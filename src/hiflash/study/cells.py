@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from hiflash.config import Config
 from hiflash.config.settings import flatten
 from hiflash.errors import ConfigError
-from hiflash.methods.registry import THRESHOLDS
+from hiflash.methods.kinds import THRESHOLDS
 
 __all__ = [
     "MOST_CELLS",

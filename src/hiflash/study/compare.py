@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.config import Config
-from hiflash.config.settings import flatten, read_plan, read_settings
+from hiflash.config.settings import flatten, merged, read_plan, read_settings
 from hiflash.config.tree import inapplicable
 from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
@@ -129,7 +129,7 @@ def comparison_cells(
     below, above = read_settings(config), flatten(settings or {})
     # The method of a file is for `hiflash run`; here it joins the default methods if none are listed.
     of_file = below.pop("method", None)
-    given = {**below, **above}
+    given = merged(below, above)
     for name in ("method", "seed"):
         if name in given:
             raise ConfigError(f"{name} is not for a comparison; use methods and seeds")

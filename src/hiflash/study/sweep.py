@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.config import Config
-from hiflash.config.settings import flatten, read_plan, read_settings
+from hiflash.config.settings import flatten, given_settings, read_plan
 from hiflash.core.metrics import find_metric
 from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
-from hiflash.methods.registry import TASKS
+from hiflash.methods.tasks import TASKS
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
 from hiflash.study.cells import Cell, Watcher, check_count, listed, make_cells, seed_numbers, split_own
@@ -123,10 +123,10 @@ def sweep_cells(
 ) -> list[Cell]:
     """Return the cells of a sweep, or raise an error with all its problems."""
     file = read_plan(config, "sweep", ("grid", "seeds", "by"))
+    above = flatten(settings or {})
+    given = given_settings(config, above)
     axes = _axes(flatten(file.get("grid", {})) if grid is None else grid)
     numbers = seed_numbers(file.get("seeds", DEFAULT_SEEDS) if seeds is None else seeds)
-    above = flatten(settings or {})
-    given = {**read_settings(config), **above}
     if "seed" in given:
         raise ConfigError("seed is not for a sweep; use seeds")
     for key in axes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
+from hiflash.core.registry import Part
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.weights import Spans, Spec
 
 __all__ = [
-    "MODELS",
     "FlatModel",
     "batch_norm_spans",
     "build_model",
@@ -24,6 +25,10 @@ __all__ = [
     "femnist_cnn",
     "initial_weights",
     "lenet",
+    "make_femnist_cnn",
+    "make_lenet",
+    "make_resnet",
+    "make_resnet18",
     "resnet",
     "resnet18",
 ]
@@ -63,27 +68,30 @@ def resnet18(channels: int = 3, classes: int = 10) -> nn.Module:
     return _residual(stem, _Basic, (64, 128, 256, 512), classes)
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "lenet": lenet,
-    "femnist_cnn": femnist_cnn,
-    "resnet": resnet,
-    "resnet18": resnet18,
-}
+def _for_images(make: Callable[[int, int], nn.Module]) -> Callable[..., nn.Module]:
+    """Return the function of a registered model, which gets a configuration, a shape and classes."""
+    return lambda config, shape, classes: make(shape[0] if len(shape) == 3 else 1, classes)
 
 
-def build_model(name: str, shape: tuple[int, ...], classes: int, *, tokens: bool = False) -> nn.Module:
-    """Return the named model for samples (or `tokens`) of this shape, or say why it does not fit them.
+make_lenet, make_femnist_cnn, make_resnet, make_resnet18 = map(
+    _for_images, (lenet, femnist_cnn, resnet, resnet18)
+)
+
+
+def build_model(
+    part: Part, config: Any, shape: tuple[int, ...], classes: int, *, tokens: bool = False
+) -> nn.Module:
+    """Return a registered model for samples (or `tokens`) of this shape, or say why it does not fit them.
 
     `classes` is the number of its outputs.
     """
-    channels = shape[0] if len(shape) == 3 else 1
-    model = MODELS[name](channels=channels, classes=classes)
+    model = _checked(part.build(config, shape, classes))
     try:
         with torch.inference_mode():
             model.eval()(torch.zeros(1, *shape, dtype=torch.int64 if tokens else torch.float32))
     except RuntimeError as error:
         raise ConfigError(
-            f"model.name {name} does not take samples of shape {tuple(shape)}; "
+            f"model.name {part.name} does not take samples of shape {tuple(shape)}; "
             "choose another model, or pass your own torch module as `model`"
         ) from error
     return model

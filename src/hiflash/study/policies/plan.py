@@ -11,7 +11,7 @@ from typing import Any
 
 from hiflash.agents import TRAINING_SEEDS, from_anywhere
 from hiflash.config import Config
-from hiflash.config.settings import flatten, read_plan, read_settings
+from hiflash.config.settings import given_settings, read_plan
 from hiflash.errors import ConfigError
 from hiflash.study.cells import Cell, listed, make_cells, policy_settings, seed_numbers
 
@@ -82,7 +82,7 @@ def plan(
     `FULL`. With `quick`, `QUICK` takes the place of the file's section, except for the agent.
     """
     chosen = _chosen(config, quick, wanted)
-    given = {**BASE, **read_settings(config), **flatten(settings or {})}
+    given = {**BASE, **given_settings(config, settings)}
     for key, instead in VARIED.items():
         if key in given:
             raise ConfigError(f"an evaluation varies {key} itself; use {instead}")
