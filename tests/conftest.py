@@ -27,12 +27,24 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run_tiny(tiny_data: hiflash.Dataset) -> Callable[..., hiflash.Result]:
-    def run(method: str = "hifl", directory: Path | None = None, pause: Any = None, **settings: Any) -> Any:
+    def run(
+        method: str = "hifl",
+        directory: Path | None = None,
+        pause: Any = None,
+        observers: Any = None,
+        **settings: Any,
+    ) -> Any:
         settings = {**TINY, **{key.replace("__", "."): value for key, value in settings.items()}}
         if method == "hierfavg":
             settings.setdefault("edge.clients_per_round", 2)
         return hiflash.run(
-            method=method, data=tiny_data, model=make_tiny_model, directory=directory, pause=pause, **settings
+            method=method,
+            data=tiny_data,
+            model=make_tiny_model,
+            directory=directory,
+            pause=pause,
+            observers=observers,
+            **settings,
         )
 
     return run

@@ -1,5 +1,7 @@
 """Hierarchical federated learning with asynchronous tiers and controlled staleness.
 
+Everything that a program or an extension needs is here (docs/api.md); the modules inside are private.
+
 >>> from hiflash import run
 >>> run(method="hifl", seed=0, trainer="none", stop={"communications": 20}).communications
 20
@@ -13,64 +15,215 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hiflash.config import Config
     from hiflash.config.register import register, register_method
+    from hiflash.config.typed import AllSettings, Settings
+    from hiflash.control.environment import StalenessEnv
+    from hiflash.core.compression import Codec
     from hiflash.core.metrics import Metric
+    from hiflash.core.mixing import Mixing
     from hiflash.core.registry import Key, Part
+    from hiflash.core.selection import Selection
     from hiflash.core.state import Stateful
-    from hiflash.data import Dataset
+    from hiflash.core.thresholds.agent import Agent
+    from hiflash.core.thresholds.policy import REFUSE, CloudView, LeaseView, ThresholdPolicy, admits
+    from hiflash.core.weighting import Weighting, weighting
+    from hiflash.data import Dataset, Partition
+    from hiflash.data import load as load_dataset
+    from hiflash.data import partition as partition_samples
+    from hiflash.errors import (
+        ConfigError,
+        DamageError,
+        DataError,
+        HiFlashError,
+        Paused,
+        ProtocolError,
+        RunError,
+        StorageError,
+    )
+    from hiflash.messages import (
+        Assignment,
+        CheckIn,
+        ClientTask,
+        ClientUpdate,
+        EdgeCosts,
+        Grant,
+        Refuse,
+        Upload,
+        Verdict,
+        Weights,
+    )
+    from hiflash.report.trackers import register_tracker
+    from hiflash.seeding import rng
+    from hiflash.sim.observer import Observer, RunInfo
     from hiflash.sim.result import Result
+    from hiflash.study.associate import AssociationStudy, associate
     from hiflash.study.calibrate import Calibration, calibrate
+    from hiflash.study.catalogue import check_dataset, fetch_dataset, list_datasets, list_methods
+    from hiflash.study.cells import Cell
     from hiflash.study.compare import Comparison, compare
+    from hiflash.study.evaluate_agent import evaluate_agent
+    from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
+    from hiflash.study.train_agent import TrainedAgent, train_agent
+    from hiflash.train.task import Trainer
     from hiflash.train.tasks import Classification, NextToken, Regression, Task
+    from hiflash.weights import Spec, digest, weighted_mean
 
 __version__ = "0.1.0"
 __all__ = [
+    "REFUSE",
+    "Agent",
+    "AllSettings",
+    "Assignment",
+    "AssociationStudy",
     "Calibration",
+    "Cell",
+    "CheckIn",
     "Classification",
+    "ClientTask",
+    "ClientUpdate",
+    "CloudView",
+    "Codec",
     "Comparison",
     "Config",
+    "ConfigError",
+    "DamageError",
+    "DataError",
     "Dataset",
+    "EdgeCosts",
+    "Evaluation",
+    "Grant",
+    "HiFlashError",
     "Key",
+    "LeaseView",
     "Metric",
+    "Mixing",
     "NextToken",
+    "Observer",
     "Part",
+    "Partition",
+    "Paused",
+    "ProtocolError",
+    "Refuse",
     "Regression",
     "Result",
+    "RunError",
+    "RunInfo",
+    "Selection",
+    "Settings",
+    "Spec",
+    "StalenessEnv",
     "Stateful",
+    "StorageError",
     "Sweep",
     "Task",
+    "ThresholdPolicy",
+    "TrainedAgent",
+    "Trainer",
+    "Upload",
+    "Verdict",
+    "Weighting",
+    "Weights",
+    "admits",
+    "associate",
     "calibrate",
+    "check_dataset",
     "compare",
+    "digest",
+    "evaluate_agent",
+    "fetch_dataset",
+    "list_datasets",
+    "list_methods",
+    "load_dataset",
+    "partition_samples",
     "register",
     "register_method",
+    "register_tracker",
     "resume",
+    "rng",
     "run",
     "sweep",
+    "train_agent",
+    "weighted_mean",
+    "weighting",
 ]
 
 _HOMES = {
+    "REFUSE": "hiflash.core.thresholds.policy",
+    "Agent": "hiflash.core.thresholds.agent",
+    "AllSettings": "hiflash.config.typed",
+    "Assignment": "hiflash.messages",
+    "AssociationStudy": "hiflash.study.associate",
     "Calibration": "hiflash.study.calibrate",
+    "Cell": "hiflash.study.cells",
+    "CheckIn": "hiflash.messages",
     "Classification": "hiflash.train.tasks",
+    "ClientTask": "hiflash.messages",
+    "ClientUpdate": "hiflash.messages",
+    "CloudView": "hiflash.core.thresholds.policy",
+    "Codec": "hiflash.core.compression",
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
+    "ConfigError": "hiflash.errors",
+    "DamageError": "hiflash.errors",
+    "DataError": "hiflash.errors",
     "Dataset": "hiflash.data",
+    "EdgeCosts": "hiflash.messages",
+    "Evaluation": "hiflash.study.policies",
+    "Grant": "hiflash.messages",
+    "HiFlashError": "hiflash.errors",
     "Key": "hiflash.core.registry",
+    "LeaseView": "hiflash.core.thresholds.policy",
     "Metric": "hiflash.core.metrics",
+    "Mixing": "hiflash.core.mixing",
     "NextToken": "hiflash.train.tasks",
+    "Observer": "hiflash.sim.observer",
     "Part": "hiflash.core.registry",
+    "Partition": "hiflash.data",
+    "Paused": "hiflash.errors",
+    "ProtocolError": "hiflash.errors",
+    "Refuse": "hiflash.messages",
     "Regression": "hiflash.train.tasks",
     "Result": "hiflash.sim.result",
+    "RunError": "hiflash.errors",
+    "RunInfo": "hiflash.sim.observer",
+    "Selection": "hiflash.core.selection",
+    "Settings": "hiflash.config.typed",
+    "Spec": "hiflash.weights",
+    "StalenessEnv": "hiflash.control.environment",
     "Stateful": "hiflash.core.state",
+    "StorageError": "hiflash.errors",
     "Sweep": "hiflash.study.sweep",
     "Task": "hiflash.train.tasks",
+    "ThresholdPolicy": "hiflash.core.thresholds.policy",
+    "TrainedAgent": "hiflash.study.train_agent",
+    "Trainer": "hiflash.train.task",
+    "Upload": "hiflash.messages",
+    "Verdict": "hiflash.messages",
+    "Weighting": "hiflash.core.weighting",
+    "Weights": "hiflash.messages",
+    "admits": "hiflash.core.thresholds.policy",
+    "associate": "hiflash.study.associate",
     "calibrate": "hiflash.study.calibrate",
+    "check_dataset": "hiflash.study.catalogue",
     "compare": "hiflash.study.compare",
+    "digest": "hiflash.weights",
+    "evaluate_agent": "hiflash.study.evaluate_agent",
+    "fetch_dataset": "hiflash.study.catalogue",
+    "list_datasets": "hiflash.study.catalogue",
+    "list_methods": "hiflash.study.catalogue",
+    "load_dataset": "hiflash.data:load",
+    "partition_samples": "hiflash.data:partition",
     "register": "hiflash.config.register",
     "register_method": "hiflash.config.register",
+    "register_tracker": "hiflash.report.trackers",
     "resume": "hiflash.study.run",
+    "rng": "hiflash.seeding",
     "run": "hiflash.study.run",
     "sweep": "hiflash.study.sweep",
+    "train_agent": "hiflash.study.train_agent",
+    "weighted_mean": "hiflash.weights",
+    "weighting": "hiflash.core.weighting",
 }
 
 
@@ -78,4 +231,10 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `hiflash --help` must not wait for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'hiflash' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    module, _, inner = _HOMES[name].partition(":")
+    return getattr(importlib.import_module(module), inner or name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, so that an interactive session completes them."""
+    return [*__all__, "__version__"]

@@ -33,19 +33,14 @@ def _associate(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress, TimeElapsedColumn
 
-    from hiflash.config import Config
-    from hiflash.config.settings import given_settings
     from hiflash.report.association import association_table
     from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
-    from hiflash.study.associate import SWEPT, associate, parse_sweep
-    from hiflash.study.cells import listed
+    from hiflash.study.associate import associate, chosen_strategies
 
-    given = given_settings(options.config, options.settings)
-    usual = SWEPT if options.sweep else str(given.get("federation.association", SWEPT))
-    strategies = listed("--strategy", options.strategy or usual) or [usual]
-    config = Config.load(options.config, {**options.settings, "federation.association": strategies[0]})
-    sweep = parse_sweep(options.sweep) if options.sweep else ()
+    config, strategies = chosen_strategies(
+        options.config, options.strategy, options.sweep or (), options.settings
+    )
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
     folder = Path(options.runs) / name
     check_writable(folder)
@@ -60,17 +55,17 @@ def _associate(options: argparse.Namespace) -> int:
             study = associate(
                 config,
                 strategies=strategies,
-                sweep=sweep,
+                sweep=options.sweep or (),
+                directory=folder,
                 progress=lambda what, placed: bars.update(bar, description=what, completed=placed),
             )
     except KeyboardInterrupt:
         print("stopped; nothing was written", file=sys.stderr)
         return PAUSED
-    study.save(folder)
     if options.json:
         print(json.dumps(study.to_json()))
         return 0
     console = Console()
     console.print(association_table(study))
-    print_paths(console, (folder / f"associate.{kind}" for kind in ("json", "png", "pdf")))
+    print_paths(console, study.files)
     return 0

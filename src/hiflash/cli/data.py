@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 from typing import Any
 
 from hiflash.cli.words import plugin_option
@@ -36,21 +34,21 @@ def _data(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from hiflash.data import datasets
     from hiflash.methods.plugins import load_plugins
+    from hiflash.study.catalogue import check_dataset, list_datasets
 
     console = Console()
     if options.action == "list":
         load_plugins()
         table = Table("dataset", "samples", "classes", "found in", "note")
-        for row in datasets.list_datasets(options.directory):
+        for row in list_datasets(options.directory):
             table.add_row(
                 row.name, row.samples or "-", str(row.classes or "-"), str(row.path or "-"), row.note
             )
         console.print(table)
         return 0
     if options.action == "check":
-        rows = datasets.check(options.name, options.directory)
+        rows = check_dataset(options.name, options.directory)
         for check in rows:
             console.print(f"{'ok ' if check.ok else 'BAD'} {check.file}  {check.message}", soft_wrap=True)
         return 0 if all(check.ok for check in rows) else 2
@@ -60,9 +58,8 @@ def _data(options: argparse.Namespace) -> int:
 def _fetch(options: argparse.Namespace, console: Any) -> int:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    from hiflash.data.fetch import fetch
+    from hiflash.study.catalogue import fetch_dataset
 
-    directory = options.directory or os.environ.get("HIFLASH_DATA") or "data"
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=console) as progress:
         tasks: dict[str, Any] = {}
@@ -72,7 +69,7 @@ def _fetch(options: argparse.Namespace, console: Any) -> int:
                 tasks[file] = progress.add_task(file, total=total)
             progress.update(tasks[file], completed=done, total=total)
 
-        paths = fetch(options.name, Path(directory), options.mirror, report)
+        paths = fetch_dataset(options.name, options.directory, mirror=options.mirror, progress=report)
     for path in paths:
         console.print(str(path), soft_wrap=True)
     return 0

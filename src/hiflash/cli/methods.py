@@ -20,14 +20,11 @@ def add(commands: Any) -> None:
 
 
 def _methods(options: argparse.Namespace) -> int:
-    from hiflash.config.describe import describe_method, describe_parts
-    from hiflash.methods.recipes import METHODS
+    from hiflash.config.describe import describe_parts
+    from hiflash.study.catalogue import list_methods
 
     kinds = describe_parts()
-    rows: dict[str, Any] = {
-        name: {"about": recipe.about, "parts": describe_method(name), "settings": recipe.settings}
-        for name, recipe in METHODS.items()
-    }
+    rows = list_methods()
     if options.json:
         print(json.dumps({"methods": rows, "parts": kinds}))
         return 0

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from hiflash.config import Config
+from hiflash.config.settings import given_settings
 from hiflash.core.association.strategies import (
     js_per_edge,
     latency_per_edge_ms,
@@ -22,8 +24,13 @@ from hiflash.errors import ConfigError
 from hiflash.sim.clusters import cluster_clients, send_s
 from hiflash.sim.federation import survey
 from hiflash.store.files import write_atomic
+from hiflash.study.arguments import check_arguments
+from hiflash.study.cells import listed, saved
 
-__all__ = ["Row", "Study", "associate", "parse_sweep"]
+if TYPE_CHECKING:
+    from hiflash.config.typed import AllSettings
+
+__all__ = ["AssociationStudy", "Row", "associate", "chosen_strategies", "parse_sweep"]
 
 SWEPT = "heterogeneity"
 MOST = 1000  # values in a sweep
@@ -48,19 +55,20 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Study:
+class AssociationStudy:
     """The rows of all strategies and values of lambda, and the index of the chosen row."""
 
     title: str
     rows: list[Row]
     chosen: int | None
+    files: list[Path] = field(default_factory=list)
 
-    def save(self, folder: Path) -> None:
-        """Write the rows as JSON and the figure as PNG and PDF."""
+    def save(self, directory: Path) -> list[Path]:
+        """Write the rows as JSON and the figure as PNG and PDF, and return the paths."""
         from hiflash.report.association import draw_association
 
-        write_atomic(folder / "associate.json", json.dumps(self.to_json()) + "\n")
-        draw_association(self, folder / "associate")
+        write_atomic(directory / "associate.json", json.dumps(self.to_json()) + "\n")
+        return [directory / "associate.json", *draw_association(self, directory / "associate")]
 
     def to_json(self) -> dict[str, Any] | list[dict[str, Any]]:
         """Return one object, or a list if there are several rows."""
@@ -71,16 +79,52 @@ class Study:
 
 
 def associate(
-    config: Config,
+    config: Config | str | Path | None = None,
     *,
-    strategies: Sequence[str],
-    sweep: Sequence[float] = (),
-    progress: Callable[[str, int], None] = lambda what, placed: None,
-) -> Study:
-    """Return the clusters of each strategy in numbers; `sweep` lists values of lambda.
+    strategies: Sequence[str] | None = None,
+    sweep: Sequence[float] | str = (),
+    directory: str | Path | None = None,
+    progress: Callable[[str, int], None] | None = None,
+    **settings: Unpack[AllSettings],
+) -> AssociationStudy:
+    """Return the clusters of each strategy in numbers, and save them if there is a `directory`.
 
-    `progress` gets the name of the current strategy and the number of clients placed so far.
+    `hiflash.associate(strategies=["random", "heterogeneity"], federation={"clients": 50}).rows`. Without
+    `strategies` it is `federation.association` if given, or else heterogeneity. `sweep` has values of lambda:
+    a list, or a text like "0,50,...,1000". `progress` gets the name of the current strategy and the number of
+    clients placed so far.
     """
+    check_arguments(
+        config=config, strategies=strategies, lambdas=sweep, directory=directory, progress=progress
+    )
+    chosen, names = chosen_strategies(config, strategies, sweep, settings)
+    study = _study(chosen, names, parse_sweep(sweep) if isinstance(sweep, str) else sweep, progress)
+    return saved(study, directory)
+
+
+def chosen_strategies(
+    config: Config | str | Path | None,
+    strategies: Sequence[str] | str | None,
+    sweep: Sequence[float] | str,
+    settings: Mapping[str, Any],
+) -> tuple[Config, list[str]]:
+    """Return the configuration of the first strategy, and all strategies."""
+    if isinstance(config, Config):
+        given = config.with_settings(settings).settings()
+    else:
+        given = given_settings(config, settings)
+    usual = SWEPT if sweep else str(given.get("federation.association", SWEPT))
+    names = listed("strategies", strategies or usual) or [usual]
+    above = {**settings, "federation.association": names[0]}
+    return (config.with_settings(above) if isinstance(config, Config) else Config.load(config, above)), names
+
+
+def _study(
+    config: Config,
+    strategies: Sequence[str],
+    sweep: Sequence[float],
+    progress: Callable[[str, int], None] | None,
+) -> AssociationStudy:
     if sweep and SWEPT not in strategies:
         raise ConfigError(f"a sweep varies lambda, and only {SWEPT} has one; add it to the strategies")
     jobs: list[tuple[str, Config]] = []
@@ -98,7 +142,8 @@ def associate(
     rows = []
     for what, own in jobs:
         begun = time.perf_counter()
-        clusters = cluster_clients(own, resources, labels, lambda placed, what=what: progress(what, placed))  # type: ignore[misc]
+        placing = (lambda placed: None) if progress is None else partial(progress, what)
+        clusters = cluster_clients(own, resources, labels, placing)
         seconds = time.perf_counter() - begun
         latency_s = resources.compute_s + send_s(own, resources, clusters)
         name = own.federation.association
@@ -115,7 +160,7 @@ def associate(
         )
     swept = [place for place, row in enumerate(rows) if row.strategy == SWEPT]
     title = f"{data.name if data else 'no data'}, {population.split.name}"
-    return Study(title, rows, _choose(rows, swept) if sweep else None)
+    return AssociationStudy(title, rows, _choose(rows, swept) if sweep else None)
 
 
 def _choose(rows: Sequence[Row], places: Sequence[int]) -> int:

@@ -1,11 +1,12 @@
-"""Cells, the runs of a study, and the watcher that follows them."""
+"""Cells, the runs of a study."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from hiflash.config import Config
 from hiflash.config.settings import flatten
@@ -15,11 +16,11 @@ from hiflash.methods.kinds import THRESHOLDS
 __all__ = [
     "MOST_CELLS",
     "Cell",
-    "Watcher",
     "check_count",
     "listed",
     "make_cells",
     "policy_settings",
+    "saved",
     "seed_numbers",
     "split_own",
 ]
@@ -36,19 +37,6 @@ class Cell:
     name: str
     config: Config
     tags: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Watcher:
-    """Receives news about running cells; the live view is a watcher."""
-
-    def started(self, cell: str) -> None:
-        """Take note that a cell runs."""
-
-    def progress(self, cell: str, progress: Mapping[str, Any]) -> None:
-        """Take note of how far a cell is."""
-
-    def finished(self, cell: str, result: Mapping[str, Any]) -> None:
-        """Take note of a cell's result."""
 
 
 def make_cells(wanted: Iterable[Wanted], make: Callable[[Wanted], Cell]) -> list[Cell]:
@@ -93,6 +81,24 @@ def check_count(cells: int) -> None:
         raise ConfigError(
             f"these are {cells:,} cells, and at most {MOST_CELLS:,} are allowed; use fewer seeds or values"
         )
+
+
+class Savable(Protocol):
+    """The outcome of a study: it can write tables and figures, and lists what it wrote."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def save(self, directory: Path) -> list[Path]:
+        """Write everything into a folder and return the paths."""
+        ...
+
+
+Outcome = TypeVar("Outcome", bound=Savable)
+
+
+def saved(outcome: Outcome, directory: str | Path | None) -> Outcome:
+    """Return an outcome with its tables and figures saved in a folder, if there is one."""
+    return outcome if directory is None else replace(outcome, files=outcome.save(Path(directory)))
 
 
 def policy_settings(policy: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.agents import acting_agent
 from hiflash.config import Config
@@ -14,38 +14,41 @@ from hiflash.data import Dataset
 from hiflash.errors import Paused, RunError
 from hiflash.sim.client_scores import client_scores
 from hiflash.sim.federation import Federation, build
+from hiflash.sim.observer import Audience, RunInfo
 from hiflash.sim.result import Result
 from hiflash.sim.session import Goals, Hooks, Session
 from hiflash.store.run_directory import RunDirectory, check_name, is_finished
 from hiflash.study.arguments import check_arguments
-from hiflash.study.saved import read_result
+from hiflash.study.observers import Observers, audience_of
+from hiflash.study.saved import read_result, replay
 from hiflash.weights import digest, to_bytes
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["resume", "run"]
+    from hiflash.config.typed import DataSettings, ModelSettings, Settings
 
-Progress = Callable[[dict[str, Any]], None]
+__all__ = ["resume", "run"]
 
 
 def run(
     config: Config | str | Path | None = None,
     *,
-    data: Dataset | Mapping[str, Any] | None = None,
-    model: nn.Module | Callable[[], nn.Module] | Mapping[str, Any] | None = None,
+    data: Dataset | DataSettings | Mapping[str, Any] | None = None,
+    model: nn.Module | Callable[[], nn.Module] | ModelSettings | Mapping[str, Any] | None = None,
     indices: Sequence[Any] | None = None,
     directory: str | Path | None = None,
-    progress: Progress | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Run one method and return its result.
 
     `config` is a `Config` or the path of a TOML file; `settings` override it (`method="fedavg"`,
     `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data` and `model` may also be your own. With a
     `directory` everything is saved there and the run can be resumed; without, nothing is written.
-    `pause` is asked between events: true saves the state and raises `Paused`.
+    `observers` follow the run: objects of your own, or names of trackers. `pause` is asked between events:
+    true saves the state and raises `Paused`.
     """
     check_arguments(
         config=config,
@@ -53,24 +56,26 @@ def run(
         model=model,
         indices=indices,
         directory=directory,
-        progress=progress,
+        observers=observers,
         pause=pause,
     )
     if directory is not None:
         check_name(Path(directory).name)
     # `data` and `model` are sections of the configuration too.
+    given: dict[str, Any] = {**settings}
     if isinstance(data, Mapping):
-        settings["data"], data = data, None
+        given["data"], data = data, None
     if isinstance(model, Mapping):
-        settings["model"], model = model, None
-    chosen = _config(config, settings, data, model)
+        given["model"], model = model, None
+    chosen = _config(config, given, data, model)
+    audience = audience_of(observers)
     federation = build(chosen, data, model, indices)
     try:
         if directory is None:
-            return _go(federation, None, progress, pause)
+            return _go(federation, None, audience, pause)
         folder = RunDirectory.create(Path(directory), chosen.to_toml())
         try:
-            return _go(federation, folder, progress, pause)
+            return _go(federation, folder, audience, pause)
         finally:
             folder.close()
     finally:
@@ -86,18 +91,23 @@ def resume(
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
     indices: Sequence[Any] | None = None,
-    progress: Progress | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
 ) -> Result:
     """Go on with a run that was stopped and return its result; a finished one is only read.
 
-    Workers and executor may be others than before.
+    `hiflash.resume("runs/mine")`. Workers and executor may be others than before. `observers` see the whole
+    run: its saved rows are read back first.
     """
     check_arguments(
-        folder=directory, own_data=data, own_model=model, indices=indices, progress=progress, pause=pause
+        folder=directory, own_data=data, own_model=model, indices=indices, observers=observers, pause=pause
     )
+    audience = audience_of(observers)
     if is_finished(Path(directory)):
-        return read_result(Path(directory))
+        result = read_result(Path(directory))
+        if audience:
+            replay(result, audience)
+        return result
     folder = RunDirectory.open(Path(directory))
     try:
         given = {"workers": workers, "executor": executor, "ray.address": ray_address}
@@ -106,7 +116,7 @@ def resume(
         state = folder.load()
         federation = build(config, data, model, indices)
         try:
-            return _go(federation, folder, progress, pause, state)
+            return _go(federation, folder, audience, pause, state)
         finally:
             federation.close()
     finally:
@@ -116,7 +126,7 @@ def resume(
 def _go(
     federation: Federation,
     folder: RunDirectory | None,
-    progress: Progress | None,
+    audience: Audience,
     pause: Callable[[], bool] | None,
     state: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -125,11 +135,15 @@ def _go(
     With a folder everything is saved there.
     """
     config, identity = federation.config, _identity(federation)
-    hooks = Hooks(progress=progress or Hooks.progress, pause=pause or Hooks.pause)
+    if state is not None:
+        _check_identity(state["identity"], identity)
+    about = RunInfo(_name(config, folder), config, folder.path if folder else None)
+    hooks = Hooks(log=audience.log(about, folder.log if folder else Hooks.log), pause=pause or Hooks.pause)
+    if audience:
+        hooks = replace(hooks, progress=lambda status: audience.progress(about, status))
     if folder is not None:
         hooks = replace(
             hooks,
-            log=folder.log,
             checkpoint=lambda session: folder.save({"identity": identity, "session": session}),
             checkpoint_s=config.checkpoint_s,
         )
@@ -142,24 +156,35 @@ def _go(
         federation.task.measured,
     )
     session = Session(federation.engine(hooks.log), evaluate, goals, hooks)
-    if state is not None:
-        _check_identity(state["identity"], identity)
-        session.restore(state["session"])
-    if not session.started:
-        hooks.log(0.0, "start", _edges(federation, session))
-    reason = session.run()
-    if reason is None:
-        raise Paused(str(folder.path) if folder else None)
-    result = _result(federation, session, reason, folder)
-    totals = {name: value for name, value in session.engine.totals().items() if name != "virtual_s"}
-    hooks.log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})
-    if folder is not None:
-        model = None
-        if federation.pool is not None:
-            model = to_bytes(result.weights, federation.start.spec)
-            _draw(result, folder.path / "figure")
-        folder.finish(result.to_dict(), model)
+    with audience.following(about):
+        if state is not None and folder is not None:
+            session.restore(state["session"])
+            audience.replay(about, folder.events)
+        if not session.started:
+            hooks.log(0.0, "start", _edges(federation, session))
+        reason = session.run()
+        if reason is None:
+            raise Paused(str(folder.path) if folder else None)
+        result = _result(federation, session, reason, folder)
+        totals = {name: value for name, value in session.engine.totals().items() if name != "virtual_s"}
+        hooks.log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})
+        if folder is not None:
+            _save(federation, result, folder)
+    audience.finished(about, result)
     return result
+
+
+def _save(federation: Federation, result: Result, folder: RunDirectory) -> None:
+    """Write the model and the figure, if anything was trained, and the result."""
+    model = None
+    if federation.pool is not None:
+        model = to_bytes(result.weights, federation.start.spec)
+        _draw(result, folder.path / "figure")
+    folder.finish(result.to_dict(), model)
+
+
+def _name(config: Config, folder: RunDirectory | None) -> str:
+    return folder.path.name if folder else f"{config.method}-s{config.seed}"
 
 
 def _identity(federation: Federation) -> dict[str, Any]:
@@ -187,7 +212,7 @@ def _result(federation: Federation, session: Session, reason: str, folder: RunDi
     scores = {each.name: last.get(each.name) for each in session.goals.metrics}
     edges, agent = _edges(federation, session), acting_agent(config)
     return Result(
-        name=folder.path.name if folder else f"{config.method}-s{config.seed}",
+        name=_name(config, folder),
         method=config.method,
         data=config.data.name if federation.data is None else federation.data.name,
         partition=federation.population.split.name,

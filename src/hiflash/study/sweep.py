@@ -6,10 +6,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config import Config
 from hiflash.config.settings import flatten, given_settings, read_plan
@@ -19,8 +19,12 @@ from hiflash.errors import ConfigError
 from hiflash.methods.tasks import TASKS
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, Watcher, check_count, listed, make_cells, seed_numbers, split_own
+from hiflash.study.cells import Cell, check_count, listed, make_cells, saved, seed_numbers, split_own
+from hiflash.study.observers import Observers
 from hiflash.study.run_cells import run_cells
+
+if TYPE_CHECKING:
+    from hiflash.config.typed import Settings
 
 __all__ = ["Sweep", "chosen_metric", "sweep", "sweep_cells"]
 
@@ -33,12 +37,15 @@ COSTS = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost
 
 @dataclass(frozen=True)
 class Sweep:
-    """The results of a sweep, point by point and seed by seed."""
+    """The results of a sweep, point by point and seed by seed.
+
+    `files` are the tables and figures in its directory, if it has one.
+    """
 
     cells: list[Cell]
     results: list[Result]
     by: str
-    path: Path | None = None
+    files: list[Path] = field(default_factory=list)
 
     @property
     def keys(self) -> list[str]:
@@ -80,24 +87,25 @@ def sweep(
     by: str | None = None,
     directory: str | Path | None = None,
     processes: int = 1,
-    watcher: Watcher | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
     indices: Sequence[Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Sweep:
     """Run every combination of the values in `grid` with every seed and return all results.
 
     `grid={"cloud.alpha": [0.5, 0.7], "cloud.penalty": [0.9, 1.0]}` makes four points. Missing
-    arguments come from the file's section `[sweep]`. `run_cells` explains `directory` and `processes`.
+    arguments come from the file's section `[sweep]`. `run_cells` explains `directory` and `processes`; table
+    and figure go into the directory too.
     """
     check_arguments(
         file=config,
         seeds=seeds,
         directory=directory,
         processes=processes,
-        watcher=watcher,
+        observers=observers,
         pause=pause,
         data=data,
         model=model,
@@ -105,13 +113,13 @@ def sweep(
         grid=grid,
         by=by,
     )
-    settings, own = split_own(settings, data, model, indices)
-    cells = sweep_cells(config, grid=grid, seeds=seeds, settings=settings)
+    given, own = split_own({**settings}, data, model, indices)
+    cells = sweep_cells(config, grid=grid, seeds=seeds, settings=given)
     by = chosen_metric(config, by, cells)
     results = run_cells(
-        cells, directory=directory, processes=processes, watcher=watcher, pause=pause, own=own
+        cells, directory=directory, processes=processes, observers=observers, pause=pause, own=own
     )
-    return Sweep(cells, results, by, None if directory is None else Path(directory))
+    return saved(Sweep(cells, results, by), directory)
 
 
 def sweep_cells(
