@@ -9,14 +9,13 @@ import numpy as np
 from torch import nn
 
 import hiflash
-from hiflash.data import load
 
 CLIENTS = 20
 
 
 def pictures() -> hiflash.Dataset:
     """Return mnist5k, with a camera for each of the clients."""
-    digits = load("mnist5k")
+    digits = hiflash.load_dataset("mnist5k")
     stream = np.random.default_rng(0)
     camera = stream.integers(CLIENTS, size=len(digits.y))
     contrast, brightness = stream.uniform(0.2, 2, CLIENTS), stream.uniform(-2, 2, CLIENTS)
