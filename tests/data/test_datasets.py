@@ -399,8 +399,13 @@ def test_an_unknown_dataset_is_refused_with_a_suggestion(call: Callable[[str], A
         call("CIFAR-10")
 
 
-def test_the_list_has_every_dataset_and_finds_only_the_packaged_one() -> None:
+def test_the_list_has_every_dataset_and_finds_only_the_packaged_ones() -> None:
     rows = datasets.list_datasets()
-    assert [row.name for row in rows] == datasets.known() == ["mnist5k", "mnist", "cifar10", "femnist"]
-    assert [row.path is not None for row in rows] == [True, False, False, False]
-    assert all("classes" in datasets.describe(name) for name in datasets.known())
+    flights = [f"flights{kind}{by}" for kind in ("", "-delay") for by in ("", "-carriers")]
+    files = ["mnist", "cifar10", "femnist", "shakespeare"]
+    assert [row.name for row in rows] == datasets.known() == ["mnist5k", *files[:3], *flights, files[3]]
+    found = {row.name for row in rows if row.path is not None}
+    assert "mnist5k" in found
+    assert found.isdisjoint(files)
+    for row in rows:
+        assert ("classes" in datasets.describe(row.name)) == ("delay" not in row.name)
