@@ -32,6 +32,28 @@ def test_defaults_are_the_papers() -> None:
     assert (config.stop.communications, config.stop.client_steps) == (6000, 200_000)
 
 
+@pytest.mark.parametrize(
+    ("name", "clients", "target"),
+    [
+        ("flights", 89, 0.89),
+        ("flights-carriers", 33, 0.89),
+        ("flights-delay", 89, 21.0),
+        ("flights-delay-carriers", 33, 21.0),
+        ("shakespeare", 100, 0.3),
+    ],
+)
+def test_data_with_natural_clients_brings_clients_partition_and_target(
+    name: str, clients: int, target: float
+) -> None:
+    config = Config(data={"name": name})
+    assert (config.federation.clients, config.data.partition, config.stop.target) == (
+        clients,
+        "group",
+        target,
+    )
+    assert Config(data={"name": name}, federation={"clients": 20}).federation.clients == 20
+
+
 def test_cifar10_brings_its_own_defaults_and_the_user_wins() -> None:
     config = Config(data={"name": "cifar10"}, client={"lr": 0.5})
     assert (config.client.batch, config.client.lr, config.cloud.threshold_max) == (50, 0.5, 4)

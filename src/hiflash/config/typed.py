@@ -354,7 +354,7 @@ class StopSettings(TypedDict, total=False):
 class DataSettings(TypedDict, total=False):
     """The section `data`: The dataset, and its partition over the clients."""
 
-    name: Literal["mnist5k", "mnist", "cifar10", "femnist"] | str | Literal["none"]
+    name: Literal["mnist5k", "mnist", "cifar10", "femnist", "flights", "flights-carriers", "flights-delay", "flights-delay-carriers", "shakespeare"] | str | Literal["none"]
     """dataset; none goes with trainer = "none"."""
 
     partition: str
@@ -376,7 +376,7 @@ class DataSettings(TypedDict, total=False):
 class ModelSettings(TypedDict, total=False):
     """The section `model`: The model."""
 
-    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "resnet", "resnet18"] | str
+    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "resnet", "resnet18", "mlp", "char_lstm"] | str
     """model; auto takes the dataset's"""
 
 
