@@ -122,6 +122,20 @@ def share(name: str, default: float) -> Key:
     return Key(name, float, default=default, above=0, high=1, about=f"a share of every_kind: {name}")
 
 
+class Smoothed(hiflash.Classification):
+    """Cross-entropy with smoothed labels."""
+
+    name = "smoothed"
+
+    def __init__(self, smoothing: float) -> None:
+        self.smoothing = smoothing
+
+    def losses(self, outputs: Any, y: Any) -> Any:
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(outputs, y, reduction="none", label_smoothing=self.smoothing)
+
+
 for kind, part in (
     ("threshold", Part("crowd", "x", lambda c: Crowd(c.cloud.slack), keys=(whole("slack", 1),))),
     ("mixing", Part("halfway", "x", lambda c, trained: Halfway(c.cloud.least), keys=(share("least", 0.5),))),
@@ -145,6 +159,7 @@ for kind, part in (
             settings={"federation.clients": 12, "federation.edges": 4, "client.batch": 8, "client.lr": 0.05},
         ),
     ),
+    ("task", Part("smoothed", "x", lambda c: Smoothed(c.data.smoothing), keys=(share("smoothing", 0.2),))),
     ("partition", Part("blocks", "x", blocks, number=whole("k", 2))),
 ):
     hiflash.register(kind, part)

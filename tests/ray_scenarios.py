@@ -63,11 +63,12 @@ FEDBN: dict[str, Any] = {
     "stop.communications": 20,
 }
 DATA = make_tiny_data()
+ROWS = hiflash.Dataset.from_arrays(DATA.x.reshape(len(DATA.x), -1), DATA.y / 2, task="regression")
 
 
 def run(model: Any = make_tiny_model, **settings: Any) -> hiflash.Result:
-    settings = {**TINY, "method": "hifl", "workers": 2, **settings}
-    return hiflash.run(data=DATA, model=model, **settings)
+    settings = {"data": DATA, **TINY, "method": "hifl", "workers": 2, **settings}
+    return hiflash.run(model=model, **settings)
 
 
 def one_node(folder: Path) -> None:
@@ -143,6 +144,10 @@ def same(folder: Path) -> None:
     ):
         one = run(model, directory=folder / f"{name}-local", **settings)
         assert_same_run(one, run(model, directory=folder / f"{name}-ray", executor="ray", **settings))
+    numbers = {"evaluate.clients": 0.2, "stop.metric": "rmse", "data": ROWS}
+    one = run(make_linear_model, directory=folder / "rows-local", **numbers)
+    assert one.clients["mean"] > 0
+    assert_same_run(one, run(make_linear_model, directory=folder / "rows-ray", executor="ray", **numbers))
     assert_same_run(local, run(directory=folder / "module", executor="ray", model=seeded_module()))
 
     path, executors = folder / "pieces", ["ray", "local", "ray"]
@@ -292,6 +297,11 @@ def make_wide_model(seen: Path) -> nn.Module:
     if ray.is_initialized():
         (seen / ray.get_runtime_context().get_node_id()).touch()
     return nn.Sequential(nn.Flatten(), nn.Linear(36, 800), nn.ReLU(), nn.Linear(800, 4))
+
+
+def make_linear_model() -> nn.Module:
+    """Return a model of one number."""
+    return nn.Linear(36, 1)
 
 
 def seeded_module() -> nn.Module:

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from hiflash.config.register import register, register_method
     from hiflash.config.typed import AllSettings, Settings
     from hiflash.control.environment import StalenessEnv
+    from hiflash.control.shaped import ShapedStalenessEnv
     from hiflash.core.aggregation import Rule
     from hiflash.core.association.parts import Scene
     from hiflash.core.attack import Attack
-    from hiflash.control.shaped import ShapedStalenessEnv
     from hiflash.core.compression import Codec
+    from hiflash.core.metrics import Metric
     from hiflash.core.mixing import Mixing
     from hiflash.core.registry import Key, Part
     from hiflash.core.selection import Peers, Selection
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from hiflash.data import Dataset, Partition
     from hiflash.data import load as load_dataset
     from hiflash.data import partition as partition_samples
-    from hiflash.data.partition import Samples
     from hiflash.data.federation import ClientEvent, FederationData
+    from hiflash.data.partition import Samples
     from hiflash.errors import (
         ConfigError,
         DamageError,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from hiflash.study.sweep import Sweep, sweep
     from hiflash.study.train_agent import TrainedAgent, train_agent
     from hiflash.train.task import Trainer
+    from hiflash.train.tasks import Classification, NextToken, Regression, Task
     from hiflash.weights import Spec, digest, weighted_mean
 
 __version__ = "0.1.0"
@@ -84,6 +86,7 @@ __all__ = [
     "Calibration",
     "Cell",
     "CheckIn",
+    "Classification",
     "ClientEvent",
     "ClientTask",
     "ClientUpdate",
@@ -102,7 +105,9 @@ __all__ = [
     "HiFlashError",
     "Key",
     "LeaseView",
+    "Metric",
     "Mixing",
+    "NextToken",
     "Observer",
     "Part",
     "Partition",
@@ -110,6 +115,7 @@ __all__ = [
     "Peers",
     "ProtocolError",
     "Refuse",
+    "Regression",
     "Result",
     "Rule",
     "RunError",
@@ -124,6 +130,7 @@ __all__ = [
     "Stateful",
     "StorageError",
     "Sweep",
+    "Task",
     "ThresholdPolicy",
     "TrainedAgent",
     "Trainer",
@@ -167,6 +174,7 @@ _HOMES = {
     "Cell": "hiflash.study.cells",
     "CheckIn": "hiflash.messages",
     "ClientEvent": "hiflash.data.federation",
+    "Classification": "hiflash.train.tasks",
     "ClientTask": "hiflash.messages",
     "ClientUpdate": "hiflash.messages",
     "CloudView": "hiflash.core.thresholds.policy",
@@ -184,7 +192,9 @@ _HOMES = {
     "HiFlashError": "hiflash.errors",
     "Key": "hiflash.core.registry",
     "LeaseView": "hiflash.core.thresholds.policy",
+    "Metric": "hiflash.core.metrics",
     "Mixing": "hiflash.core.mixing",
+    "NextToken": "hiflash.train.tasks",
     "Observer": "hiflash.sim.observer",
     "Part": "hiflash.core.registry",
     "Partition": "hiflash.data",
@@ -192,6 +202,7 @@ _HOMES = {
     "Peers": "hiflash.core.selection",
     "ProtocolError": "hiflash.errors",
     "Refuse": "hiflash.messages",
+    "Regression": "hiflash.train.tasks",
     "Result": "hiflash.sim.result",
     "Rule": "hiflash.core.aggregation",
     "RunError": "hiflash.errors",
@@ -206,6 +217,7 @@ _HOMES = {
     "Stateful": "hiflash.core.state",
     "StorageError": "hiflash.errors",
     "Sweep": "hiflash.study.sweep",
+    "Task": "hiflash.train.tasks",
     "ThresholdPolicy": "hiflash.core.thresholds.policy",
     "TrainedAgent": "hiflash.study.train_agent",
     "Trainer": "hiflash.train.task",

@@ -124,7 +124,7 @@ def test_a_range_rises_from_above_zero_to_its_bound(key: str, pair: Any) -> None
         ("edge.edge_rounds", [], "a list of 1 to 1,000 numbers, each a whole number from 1 to 200"),
         ("cloud.hinge", [1], "must be a list of 2 numbers, each in [0, 1e6]"),
         ("cloud.threshold", -1, 'must be a whole number from 0 to 1,000,000, "inf", '),
-        ("data.name", "cifar", '"mnist5k", "mnist", "cifar10", "femnist" or "none", got'),
+        ("data.name", "cifar", '"flights-delay-carriers", "shakespeare" or "none", got'),
     ],
 )
 def test_errors_name_both_bounds(key: str, value: Any, said: str) -> None:

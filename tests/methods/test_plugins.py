@@ -61,6 +61,7 @@ USES: list[dict[str, Any]] = [
     {"federation.association": "in_turn"},
     {"model.units": 7},
     {"data.partition": "blocks2"},
+    {"data.task": "smoothed", "data.smoothing": 0.4},
     {"method": "hifl_halfway"},
 ]
 

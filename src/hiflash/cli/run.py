@@ -13,8 +13,8 @@ from hiflash.errors import ConfigError, RunError
 
 __all__ = ["add"]
 
-FILES = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf", "evaluations.csv",
-         "uploads.csv", "tensorboard")  # fmt: skip
+FILES = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf", "clients.png",
+         "evaluations.csv", "uploads.csv", "tensorboard")  # fmt: skip
 
 
 def add(commands: Any) -> None:

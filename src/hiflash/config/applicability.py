@@ -41,6 +41,7 @@ BASIC: dict[str, tuple[Need, ...]] = {
     **{f"mobility.{key}": (FEDERATED,) for key in ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")},
     "mobility.repair_s": (FEDERATED, EDGES),
     "mobility.switching_cost": (FEDERATED, EDGES),
+    "evaluate.clients": (FEDERATED,),
     **{f"cloud.{key}": (SYNC,) for key in ("aggregate", "participants", "selection", "deadline_s", "quorum")},
     **{f"cloud.{key}": (ASYNC,) for key in ("concurrency", "mixing", "weighting", "threshold", "enforce")},
 }

@@ -141,6 +141,15 @@ def _units(config: Config) -> str:
     return f"{'federation.clients' if config.federation.flat else 'federation.edges'} ({config.units})"
 
 
+def _target_suits_the_metric(config: Config) -> str | None:
+    stop, by_class = config.stop, config.data.task in ("auto", "classification", "sequence")
+    if stop.target == "none" or not (stop.metric == "accuracy" or (stop.metric == "auto" and by_class)):
+        return None
+    if 0 < stop.target <= 1 or config.data.name == "own":  # one's own data says its task later
+        return None
+    return f'stop.target must be in (0, 1] or "none" for accuracy, got {stop.target:g}'
+
+
 RULES: tuple[Callable[[Config], str | None], ...] = (
     _an_edge_has_a_client,
     _capacity_suffices,
@@ -154,4 +163,5 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _no_data_no_training,
     _centralized_trains,
     _a_run_ends,
+    _target_suits_the_metric,
 )

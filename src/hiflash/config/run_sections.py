@@ -17,7 +17,6 @@ from hiflash.config.keys import (
     Range,
     Seconds,
     Section,
-    Share,
     ShareOpen,
     setting,
 )
@@ -90,12 +89,24 @@ class EvaluateSection(Section):
     """When the global model is tested."""
 
     every: Count = setting(10, "communications between two evaluations")
+    clients: Annotated[float, Field(ge=0, le=0.9)] = setting(
+        0.0, "share of every client's own samples that is held out, to test the final model on it; 0 is none"
+    )
 
 
 class StopSection(Section):
     """When a run ends: whichever comes first."""
 
-    target: Share | NoneOr = setting(0.9, "test accuracy")
+    metric: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)] = setting(
+        "auto",
+        "what the target is about, and the tables; auto is the task's first metric",
+        allowed='"auto" or a metric of the task: "accuracy", "rmse", "mae", "r2", "perplexity", "loss", ...',
+    )
+    target: Annotated[float, Field(ge=-1e12, le=1e12)] | NoneOr = setting(
+        0.9,
+        "value of the metric that ends a run; without one given, only accuracy on classes has a target",
+        allowed='in (0, 1] for accuracy, any number for other metrics, or "none"',
+    )
     communications: Count | NoneOr = setting(6000, "models that reached the cloud")
     client_steps: Annotated[int, Field(ge=1, le=10**12)] | NoneOr = setting(
         200_000, "SGD steps on all clients"
@@ -113,12 +124,20 @@ class DataSection(PartSection):
     partition: Annotated[str, Field(pattern=r"^[a-z][a-z_]*[0-9.]*$", max_length=80)] = setting(
         "noniid2",
         "how samples are dealt to clients",
-        allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "writer", ...',
+        allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "group", "writer", ...',
     )
     dir: Annotated[str, Field(max_length=4096)] = setting(
         "", "folder with the datasets (or HIFLASH_DATA)", allowed="a folder"
     )
     augment: bool = setting(False, "random crops and flips while training")
+    task: Literal["auto"] | Annotated[str, OneOf(KINDS["task"].parts)] = setting(
+        "auto", "what is learned: loss, metrics, form of the answers; auto is the dataset's"
+    )
+    normalise: Literal["auto", "feature", "global", "channel", "none"] = setting(
+        "auto",
+        "scale inputs to mean 0, deviation 1: auto is by feature in tables, by channel or global in images, "
+        "none for tokens",
+    )
 
 
 class ModelSection(PartSection):

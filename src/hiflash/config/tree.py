@@ -156,6 +156,11 @@ class Config(Section):
         """Return the number of peers of the cloud: edges, or clients in a flat method."""
         return self.federation.clients if self.federation.flat else self.federation.edges
 
+    @property
+    def judged_by_accuracy(self) -> bool:
+        """Return whether the target is an accuracy on classes, as far as the settings say."""
+        return _judged_by_accuracy(self.data.task, self.stop.metric)
+
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""
         flat = flatten(self.model_dump(mode="json"))
@@ -207,7 +212,22 @@ def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
     recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
     named = KINDS["dataset"].parts.get(dataset) if isinstance(dataset, str) else None
     brought = brought_by_files(given, recipe)
-    return {**_defaults(), **(named.settings if named else {}), **recipe, **brought}
+    usual = {**_defaults(), **(named.settings if named else {}), **recipe, **brought}
+    return {**usual, "stop.target": _usual_target(usual, given)}
+
+
+def _usual_target(usual: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """Return the target that a metric has by default: the dataset's, or 90 % for accuracy on classes."""
+    keys = ("data.task", "stop.metric")
+    if all(given.get(key, usual[key]) == usual[key] for key in keys) and usual["data.task"] != "auto":
+        return usual["stop.target"]
+    if not _judged_by_accuracy(*(given.get(key, usual[key]) for key in keys)):
+        return "none"
+    return usual["stop.target"] if usual["data.task"] == "auto" else _defaults()["stop.target"]
+
+
+def _judged_by_accuracy(task: str, metric: str) -> bool:
+    return task in ("auto", "classification") and metric in ("auto", "accuracy")
 
 
 def _defaults() -> dict[str, Any]:

@@ -328,12 +328,18 @@ class EvaluateSettings(TypedDict, total=False):
     every: int
     """communications between two evaluations"""
 
+    clients: float
+    """share of every client's own samples that is held out, to test the final model on it; 0 is none"""
+
 
 class StopSettings(TypedDict, total=False):
     """The section `stop`: When a run ends: whichever comes first."""
 
+    metric: str
+    """what the target is about, and the tables; auto is the task's first metric"""
+
     target: float | Literal["none"]
-    """test accuracy"""
+    """value of the metric that ends a run; without one given, only accuracy on classes has a target"""
 
     communications: int | Literal["none"]
     """models that reached the cloud"""
@@ -351,7 +357,7 @@ class StopSettings(TypedDict, total=False):
 class DataSettings(TypedDict, total=False):
     """The section `data`: The dataset, and its partition over the clients."""
 
-    name: Literal["mnist5k", "mnist", "cifar10", "femnist"] | str | Literal["none"]
+    name: Literal["mnist5k", "mnist", "cifar10", "femnist", "flights", "flights-carriers", "flights-delay", "flights-delay-carriers", "shakespeare"] | str | Literal["none"]
     """dataset; none goes with trainer = "none"."""
 
     partition: str
@@ -363,11 +369,17 @@ class DataSettings(TypedDict, total=False):
     augment: bool
     """random crops and flips while training"""
 
+    task: Literal["auto"] | Literal["classification", "regression", "sequence"] | str
+    """what is learned: loss, metrics, form of the answers; auto is the dataset's"""
+
+    normalise: Literal["auto", "feature", "global", "channel", "none"]
+    """scale inputs to mean 0, deviation 1: auto is by feature in tables, by channel or global in images, none for tokens"""
+
 
 class ModelSettings(TypedDict, total=False):
     """The section `model`: The model."""
 
-    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "resnet", "resnet18"] | str
+    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "resnet", "resnet18", "mlp", "char_lstm"] | str
     """model; auto takes the dataset's"""
 
 

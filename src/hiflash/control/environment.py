@@ -255,6 +255,11 @@ def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) ->
         raise ConfigError(
             'staleness control needs a target and training: set stop.target, and a trainer other than "none"'
         )
+    if not config.judged_by_accuracy:
+        raise ConfigError(
+            f"staleness control measures accuracy on classes, and here data.task is {config.data.task} and "
+            f"stop.metric {config.stop.metric}; leave them out"
+        )
     return config.with_random_thresholds()
 
 

@@ -12,11 +12,31 @@ from .cifar10 import CIFAR10
 from .dataset import Dataset
 from .femnist import FEMNIST
 from .files import Found, Source, places
+from .flights import FLIGHTS
 from .mnist import MNIST, MNIST5K
+from .shakespeare import SETTINGS as SHAKESPEARE_SETTINGS
+from .shakespeare import SHAKESPEARE
 
-__all__ = ["DATASETS", "CheckRow", "DatasetRow", "check", "describe", "known", "list_datasets", "load"]
+__all__ = [
+    "DATASETS",
+    "CheckRow",
+    "DatasetRow",
+    "check",
+    "describe",
+    "in_package",
+    "known",
+    "list_datasets",
+    "load",
+]
 
-_SOURCES = {source.name: source for source in (MNIST5K, MNIST, CIFAR10, FEMNIST)}
+_SOURCES = {
+    source.name: source
+    for source in (
+        *(MNIST5K, MNIST, CIFAR10, FEMNIST),
+        *(source for source, _ in FLIGHTS.values()),
+        SHAKESPEARE,
+    )
+}
 _loaded: dict[tuple[object, ...], Dataset] = {}
 
 
@@ -47,9 +67,15 @@ def known() -> list[str]:
 
 
 def describe(name: str) -> str:
-    """Return one line on a dataset: samples (train + test), classes and a note on its files."""
+    """Return one line on a dataset: samples (train + test), classes if any, and a note on its files."""
     source = _source(name)
-    return f"{source.samples} samples, {source.classes} classes; {source.note}"
+    classes = f", {source.classes} classes" if source.classes else ""
+    return f"{source.samples} samples{classes}; {source.note}"
+
+
+def in_package(name: str) -> bool:
+    """Return whether the files of a dataset come with an installed package."""
+    return _source(name).package is not None
 
 
 def load(name: str, directory: str | Path | None = None) -> Dataset:
@@ -130,8 +156,7 @@ def _part(source: Source, model: str, settings: dict[str, Any] | None = None) ->
     def make(config: Any) -> Dataset:
         return load(source.name, config.data.dir or None)
 
-    about = f"{source.samples} samples, {source.classes} classes; {source.note}"
-    return Part(source.name, about, make, model=model, settings=settings or {})
+    return Part(source.name, describe(source.name), make, model=model, settings=settings or {})
 
 
 DATASETS = by_name(
@@ -143,4 +168,6 @@ DATASETS = by_name(
         {"client.batch": 50, "client.lr": 0.1, "cloud.threshold_max": 4, "data.augment": True},
     ),
     _part(FEMNIST, "femnist_cnn", {"data.partition": "writer"}),
+    *(_part(source, "mlp", settings) for source, settings in FLIGHTS.values()),
+    _part(SHAKESPEARE, "char_lstm", SHAKESPEARE_SETTINGS),
 )

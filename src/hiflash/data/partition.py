@@ -1,11 +1,11 @@
-"""Deals the training samples out to clients: evenly, by class, by Dirichlet draws, by size or by writer."""
+"""Deals the training samples out to clients: evenly, by class, by Dirichlet draws, by size or by group."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,11 +39,14 @@ class Partition:
 
 
 class Samples(NamedTuple):
-    """The training samples as a partition sees them: labels, number of classes, and writers if known."""
+    """The training samples as a partition sees them: categories, their number, and groups if known.
+
+    A category is a label, or what takes its place (`Dataset.categories`).
+    """
 
     y: np.ndarray
     classes: int
-    writers: np.ndarray | None
+    groups: np.ndarray | None
 
 
 def partition(
@@ -53,7 +56,7 @@ def partition(
     stream: np.random.Generator,
     *,
     classes: int,
-    writers: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
     config: Any = None,
 ) -> Partition:
     """Return the partition `name` of the samples with labels `y`; the same stream gives the same indices.
@@ -70,7 +73,7 @@ def partition(
             f"partition '{name}': {clients} clients but only {len(y)} training samples, so some client "
             "would be empty. Use fewer clients or more data."
         )
-    dealt = PARTITIONS[kind].build(config, Samples(y, classes, writers), clients, number, stream)
+    dealt = PARTITIONS[kind].build(config, Samples(y, classes, groups), clients, number, stream)
     checked = own_indices(dealt, len(y), name)
     if len(checked.indices) != clients:
         raise DataError(f"partition '{name}': deals to {len(checked.indices)} clients, not to {clients}.")
@@ -208,27 +211,30 @@ def _dirichlet(
     return indices
 
 
-def _by_writer(
-    config: Any, samples: Samples, clients: int, number: float, stream: np.random.Generator
-) -> list[np.ndarray]:
-    writers, n = samples.writers, len(samples.y)
-    if writers is None:
-        raise DataError(
-            "partition 'writer': this dataset does not know its writers. Use femnist, mnist with "
-            "qmnist_writers.npz, or Dataset.from_arrays(..., writers=...)."
-        )
-    if len(writers) != n:
-        raise DataError(
-            f"partition 'writer': {len(writers)} writers for {n} samples, expected one per sample."
-        )
-    order = np.argsort(writers, kind="stable")
-    _, starts = np.unique(writers[order], return_index=True)
-    if clients > len(starts):
-        raise DataError(
-            f"partition 'writer': {clients} clients but only {len(starts)} writers. "
-            f"Use at most {len(starts)} clients."
-        )
-    return np.split(order, starts[1:])[:clients]
+def _by_group(kind: str) -> Callable[..., list[np.ndarray]]:
+    """Return the partition by groups, under the name that its messages use."""
+
+    def deal(
+        config: Any, samples: Samples, clients: int, number: float, stream: np.random.Generator
+    ) -> list[np.ndarray]:
+        groups, n = samples.groups, len(samples.y)
+        if groups is None:
+            raise DataError(
+                f"partition '{kind}': this dataset does not know its {kind}s. Use femnist, mnist with "
+                "qmnist_writers.npz, or Dataset.from_arrays(..., groups=...)."
+            )
+        if len(groups) != n:
+            raise DataError(f"partition '{kind}': {len(groups)} {kind}s for {n} samples, expected one each.")
+        order = np.argsort(groups, kind="stable")
+        _, starts = np.unique(groups[order], return_index=True)
+        if clients > len(starts):
+            raise DataError(
+                f"partition '{kind}': {clients} clients but only {len(starts)} {kind}s. "
+                f"Use at most {len(starts)} clients."
+            )
+        return np.split(order, starts[1:])[:clients]
+
+    return deal
 
 
 def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
@@ -272,5 +278,6 @@ PARTITIONS = by_name(
         _quantity,
         number=_concentration("beta"),
     ),
-    Part("writer", "one client per writer, for data that has writers (femnist, mnist)", _by_writer),
+    Part("group", "one client per group, for data that has groups", _by_group("group")),
+    Part("writer", "the same, under the name that suits femnist and mnist", _by_group("writer")),
 )

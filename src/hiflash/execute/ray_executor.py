@@ -59,7 +59,7 @@ class RayExecutor(Tester):
         import ray
 
         self.name = setup.trainer
-        self.test_size = len(setup.y_test)
+        self.test_size = setup.test_size
         self._ray = ray
         self._connection = connection
         try:
@@ -124,7 +124,8 @@ class RayExecutor(Tester):
         )
         return [TaskResult(np.array(result.weights), result.loss) for result in results]
 
-    def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
+    def sums(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[float, ...]]:
+        """Return the task's sums over each of some parts of the test set and of what follows it."""
         sent = self._send(weights)
         share = -(-len(parts) // self._connection.cpus)
         shares = [parts[first : first + share] for first in range(0, len(parts), share)]

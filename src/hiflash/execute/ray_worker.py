@@ -21,6 +21,8 @@ from hiflash.train.task import Solver, TaskResult, WorkerTrainer
 if TYPE_CHECKING:
     from torch import nn
 
+    from hiflash.train.tasks import Task
+
 __all__ = ["Setup", "evaluate_spans", "run_round", "train_task"]
 
 KEPT = 2  # trainers in a process: each one holds its dataset in the object store
@@ -32,17 +34,17 @@ class Setup:
     """The shared input of all tasks of a run. The object store holds it once, as arrays.
 
     `trainer` names a trainer that works on the machine that started the run. Ray serialises `make_model`:
-    a built-in model as its name, a user's own model as the user's code.
+    a built-in model as its name, a user's own model as the user's code. `arrays` are x, y, x_test and y_test;
+    the test set has `test_size` samples, and those that clients hold out follow it.
     """
 
     trainer: str
     make_model: Callable[[], nn.Module]
     solver: Solver
-    x: np.ndarray
-    y: np.ndarray
+    arrays: Sequence[np.ndarray]
     indices: list[np.ndarray]
-    x_test: np.ndarray
-    y_test: np.ndarray
+    test_size: int
+    task: Task
     rules: RoundRules
     plugins: tuple[str, ...] = ()
 
@@ -57,9 +59,12 @@ class Setup:
         with warnings.catch_warnings():
             # Torch warns of read-only arrays. Trainers never write to them.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            x, y, x_test, y_test = map(torch.from_numpy, (self.x, self.y, self.x_test, self.y_test))
+            x, y, x_test, y_test = map(torch.from_numpy, self.arrays)
         return choose_trainer(
-            self.trainer, self.make_model, Samples(x, y, self.indices, x_test, y_test), self.solver
+            self.trainer,
+            self.make_model,
+            Samples(x, y, self.indices, x_test, y_test, self.task),
+            self.solver,
         )()
 
 
@@ -85,8 +90,8 @@ def train_task(setup: Sequence[Any], base: Weights, work: Assignment) -> TaskRes
 
 def evaluate_spans(
     setup: Sequence[Any], weights: Weights, spans: Sequence[tuple[int, int]]
-) -> list[tuple[int, float]]:
-    """Return the number of right answers and the summed loss of each span of the test set."""
+) -> list[tuple[float, ...]]:
+    """Return the task's sums over each span of the test set."""
     trainer, _ = _of(setup)
     return [trainer.evaluate(weights, start, stop) for start, stop in spans]
 

@@ -23,6 +23,7 @@ from hiflash.data.datasets import DATASETS
 from hiflash.data.partition import PARTITIONS
 from hiflash.data.poison import LABEL_FLIP
 from hiflash.methods.models import MODELS
+from hiflash.methods.tasks import TASKS
 
 __all__ = ["KINDS", "THRESHOLDS", "Kind", "kind_of"]
 
@@ -196,6 +197,16 @@ KINDS: dict[str, Kind] = {
             "config, shape, classes",
             "a torch module",
             words=("auto", "own"),
+        ),
+        Kind(
+            "task",
+            ("data.task",),
+            TASKS,
+            "config",
+            "a `Task`: a loss with metrics",
+            ("losses", "loss", "sums", "scores", "fitted", "targets", "check"),
+            ("metrics",),
+            words=("auto",),
         ),
     )
 }

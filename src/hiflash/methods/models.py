@@ -23,4 +23,14 @@ MODELS = by_name(
         "the usual ResNet-18 for 32x32 images: 11,173,962 parameters",
         "hiflash.train.models:make_resnet18",
     ),
+    Part(
+        "mlp",
+        "two hidden layers (64, 32) for tables: 4,898 parameters for flights",
+        "hiflash.train.models:make_mlp",
+    ),
+    Part(
+        "char_lstm",
+        "an LSTM of width 64 for token ids: 24,784 parameters for 80 symbols",
+        "hiflash.train.models:make_char_lstm",
+    ),
 )

@@ -44,6 +44,11 @@ class Centralized(Stateful):
         """Return an empty list: there are no edges."""
         return []
 
+    @property
+    def kept(self) -> Mapping[int, Weights]:
+        """Return nothing: there are no clients."""
+        return {}
+
     def start(self) -> None:
         """Do nothing: there are no first events."""
 

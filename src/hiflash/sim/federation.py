@@ -15,8 +15,9 @@ import numpy as np
 
 from hiflash.config import Config
 from hiflash.core.attack import Attack, draw_malicious
+from hiflash.core.metrics import Metric, find_metric
 from hiflash.data import Dataset
-from hiflash.errors import ConfigError
+from hiflash.errors import ConfigError, DataError
 from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
@@ -34,13 +35,17 @@ if TYPE_CHECKING:
     from torch import nn
 
     from hiflash.execute.ray_executor import RayExecutor
+    from hiflash.train.tasks import Task
 
 __all__ = ["Federation", "build", "outline", "survey"]
 
 
 @dataclass(frozen=True)
 class Federation:
-    """The fixed parts of a run. Without a pool nothing is trained."""
+    """The fixed parts of a run. Without a pool nothing is trained.
+
+    `local` are the spans of a model that clients do not share.
+    """
 
     config: Config
     data: Dataset | None
@@ -48,6 +53,8 @@ class Federation:
     model_name: str
     start: StartModel
     pool: WorkerPool | RayExecutor | None
+    task: Task
+    local: Spans = ()
 
     @property
     def trainer(self) -> str:
@@ -69,11 +76,24 @@ class Federation:
         materials = Materials(executor=self.pool, recall=recall, log=log)
         return simulator(self.config, self.population, self.start, materials)
 
+    @property
+    def metric(self) -> Metric:
+        """Return the metric of the target and of the tables."""
+        return find_metric(self.config.stop.metric, self.task.measured, self.task.name)
+
+    def evaluate(self, weights: Weights) -> tuple[float, ...]:
+        """Return the value of every metric of the task on the test set."""
+        if self.pool is None:
+            raise ConfigError('trainer "none" has no model to measure')
+        return self.task.results(self.pool.evaluate(weights))
+
     def chance(self) -> float | None:
-        """Return the accuracy of a model that always gives the most frequent answer."""
+        """Return the metric of a model that always gives the same answer, None if unknown."""
         if self.data is None or self.pool is None:
             return None
-        return float(np.bincount(self.data.y_test).max() / len(self.data.y_test))
+        from hiflash.train.tasks import baseline
+
+        return baseline(self.task, self.data).get(self.metric.name)
 
     def recall(self, weights: Weights) -> tuple[float, ...]:
         """Return a model's accuracy on the test samples of each class; 0 for a class without samples."""
@@ -81,8 +101,16 @@ class Federation:
             raise ConfigError('trainer "none" has no model to measure')
         counts = np.bincount(self.data.y_test, minlength=self.data.classes)
         ends = np.cumsum(counts).tolist()  # the workers' test set is in the order of the classes
-        right = self.pool.right(weights, list(pairwise([0, *ends])))
-        return tuple(hits / max(count, 1) for hits, count in zip(right, counts.tolist(), strict=True))
+        tested = self.pool.sums(weights, list(pairwise([0, *ends])))
+        return tuple(sums[0] / max(count, 1) for sums, count in zip(tested, counts.tolist(), strict=True))
+
+    def client_sums(self, weights: Weights, clients: Sequence[int]) -> list[tuple[float, ...]]:
+        """Return the task's sums over the held-out samples of some clients."""
+        if self.pool is None:
+            raise ConfigError('trainer "none" has no model to measure')
+        sizes = [len(part) for part in self.population.held_out]
+        ends = [self.pool.test_size + int(end) for end in np.cumsum([0, *sizes])]
+        return self.pool.sums(weights, [(ends[client], ends[client + 1]) for client in clients])
 
     def close(self) -> None:
         """End the workers."""
@@ -100,6 +128,7 @@ def build(
     from hiflash.train.models import batch_norm_spans, initial_weights
 
     data, name, make = _materials(config, data, model)
+    data, task = _task(config, data)
     initial, spec, trainable = initial_weights(make, config.seed)
     population = populate(config, data, indices, spec.size)
     check_clusters(config, population.clusters)
@@ -112,9 +141,9 @@ def build(
         )
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a placeholder: without training nothing reads the model
-        return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None)
-    pool = _pool(config, data, population, make, local)
-    return Federation(config, data, population, name, StartModel(initial, spec, trainable), pool)
+        return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None, task)
+    pool = _pool(config, data, population, make, local, task)
+    return Federation(config, data, population, name, StartModel(initial, spec, trainable), pool, task, local)
 
 
 def survey(config: Config) -> tuple[Dataset | None, Population]:
@@ -151,11 +180,48 @@ def _materials(
     if name == "own" and model is None:
         raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
     shape = (1, 28, 28) if data is None else tuple(data.x.shape[1:])
-    classes = 10 if data is None else data.classes
+    outputs = 10 if data is None else data.outputs
+    tokens = data is not None and data.x.dtype.kind == "i"
     # `make` must not hold the data, because Ray sends `make` to other processes.
     if model is not None:
         return data, name, partial(_own_model, model)
-    return data, name, partial(build_model, KINDS["model"].parts[name], config, shape, classes)
+    part = KINDS["model"].parts[name]
+    return data, name, partial(build_model, part, config, shape, outputs, tokens=tokens)
+
+
+def _task(config: Config, data: Dataset | None) -> tuple[Dataset | None, Task]:
+    """Return the data in the form of the task, and the task with its metric checked."""
+    name, tasks = config.data.task, KINDS["task"].parts
+    if name == "auto":
+        name = "classification" if data is None else data.task
+    if name not in tasks:
+        raise ConfigError(
+            f'the task {name} of the data is not known; register it with hiflash.register("task", ...), '
+            f"or use {', '.join(tasks)}"
+        )
+    if data is not None and name != data.task:
+        try:
+            data = replace(data, task=name)
+        except DataError as error:
+            raise ConfigError(f"data.task = {name} does not suit this data: {error}") from error
+    task = tasks[name].build(config)
+    if data is not None:
+        task = task.fitted(data, config.data.normalise)
+    metric = find_metric(config.stop.metric, task.measured, name)
+    if config.stop.target != "none":
+        metric.check_target(config.stop.target)
+    if problem := _needs_classes(config, name):
+        raise ConfigError(f"{problem} needs one class per sample, and the task here is {name}; leave it out")
+    return data, task
+
+
+def _needs_classes(config: Config, task: str) -> str:
+    """Return the setting that works on classes alone, if the task has none."""
+    if task == "classification":
+        return ""
+    if config.cloud.schedule == "sync" and config.cloud.selection == "tiers":
+        return 'cloud.selection = "tiers" (it measures each class)'
+    return 'attack.kind = "label_flip"' if config.attack.kind == "label_flip" else ""
 
 
 def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
@@ -166,7 +232,12 @@ def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
 
 
 def _pool(
-    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module], local: Spans
+    config: Config,
+    data: Dataset,
+    population: Population,
+    make: Callable[[], nn.Module],
+    local: Spans,
+    task: Task,
 ) -> WorkerPool | RayExecutor:
     """Return the workers of the executor that the configuration asks for."""
     import torch
@@ -181,13 +252,11 @@ def _pool(
         )
     device = resolve_device(_device(config))
     rules = RoundRules(aggregate(config, "edge"), _attack(config), local)
-    (x_array, x_test_array), y_array, indices = data.normalised(), data.y, population.split.indices
-    x_array, y_array, indices = rules.attack.poison(x_array, y_array, indices, data.classes)
-    by_class = np.argsort(data.y_test, kind="stable")  # each class is one span: see `recall`
-    x_test_array, y_test_array = x_test_array[by_class], data.y_test[by_class]
-    arrays = (x_array, y_array, x_test_array, y_test_array)
+    x_array, y_array, *tested = _arrays(config, data, population, task)
+    x_array, y_array, indices = rules.attack.poison(x_array, y_array, population.split.indices, data.classes)
+    arrays = (x_array, y_array, *tested)
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
-    samples = Samples(x, y, indices, x_test, y_test)
+    samples = Samples(x, y, indices, x_test, y_test, task)
     client, workers = config.client, config.workers or os.cpu_count() or 1
     solver = Solver(
         batch=client.batch,
@@ -205,9 +274,21 @@ def _pool(
     from hiflash.execute.ray_worker import Setup
 
     trainer = make_trainer().name
-    shared = (x_array, y_array, indices, x_test_array, y_test_array)
-    setup = Setup(trainer, make, solver, *shared, rules, config.plugins)
+    setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, config.plugins)
     return RayExecutor(setup, connect(config.ray.address, workers))
+
+
+def _arrays(config: Config, data: Dataset, population: Population, task: Task) -> list[np.ndarray]:
+    """Return samples and answers as the workers take them: training, and test with what clients hold out."""
+    x, x_test = data.normalised(config.data.normalise)
+    y, y_test = task.targets(data.y), task.targets(data.y_test)
+    if not data.numeric and data.y.ndim == 1:
+        by_class = np.argsort(data.y_test, kind="stable")  # each class is one span: see `recall`
+        x_test, y_test = x_test[by_class], y_test[by_class]
+    if population.held_out:
+        held = np.concatenate(population.held_out)  # after the test set, each client one span
+        x_test, y_test = np.concatenate([x_test, x[held]]), np.concatenate([y_test, y[held]])
+    return [x, y, x_test, y_test]
 
 
 def _attack(config: Config) -> Attack:

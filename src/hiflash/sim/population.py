@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hiflash.config import Config
 from hiflash.core.association.strategies import Clusters, js_per_edge
-from hiflash.data import Dataset, Partition, label_counts, own_indices, partition
+from hiflash.data import Dataset, Partition, hold_out, label_counts, own_indices, partition
 from hiflash.data.federation import FederationData, read_federation
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
@@ -27,6 +27,8 @@ class Population:
     """The clients of a federation.
 
     In a flat method each of `clusters` has one client. `edge_clusters` are always the clusters of the edges.
+    `labels` counts each client's samples by category (`Dataset.categories`). `held_out` has the samples of
+    each client that are not trained on; it is empty unless `evaluate.clients` is set.
     """
 
     examples: np.ndarray
@@ -37,6 +39,7 @@ class Population:
     labels: np.ndarray | None
     resources: Resources
     measured: FederationData | None
+    held_out: list[np.ndarray] = field(default_factory=list)
 
     def js_per_edge(self, clusters: Clusters) -> list[float]:
         """Return the divergence of each edge's labels from those of all clients; empty without labels."""
@@ -48,7 +51,7 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
     clients = config.federation.clients
     features = FEATURES if data is None else int(np.prod(data.x.shape[1:]))
     measured = read_federation(config.federation.files) if config.federation.files else None
-    labels = None
+    labels, held_out = None, list[np.ndarray]()
     if config.trainer == "none" and measured is not None and measured.held is not None:
         # Nothing is trained, so a dataset is asked for nothing but the shape of its samples.
         split = Partition([], 0.0, "given")
@@ -61,15 +64,20 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
         examples = np.array([len(data.y)])
     else:
         split = _split(config, data, indices)
+        if config.evaluate.clients:
+            split, held_out = hold_out(split, config.evaluate.clients, rng(config.seed, "held out"))
         examples = np.array([len(part) for part in split.indices])
-        labels = label_counts(data.y, split.indices, data.classes)
+        category, categories = data.categories()
+        labels = label_counts(category, split.indices, categories)
         if measured is not None:
             _check_partition(measured, split, examples, labels)
     resources = draw_resources(config, examples, features, values, measured)
     centralized = config.cloud.schedule == "centralized"
     edge_clusters = [[0]] if centralized else cluster_clients(config, resources, labels)
     clusters = [[client] for client in range(clients)] if config.federation.flat else edge_clusters
-    return Population(examples, features, clusters, edge_clusters, split, labels, resources, measured)
+    return Population(
+        examples, features, clusters, edge_clusters, split, labels, resources, measured, held_out
+    )
 
 
 def _check_partition(
@@ -97,13 +105,14 @@ def _split(config: Config, data: Dataset, indices: Sequence[Any] | None) -> Part
     clients = config.federation.clients
     if indices is None:
         stream = rng(config.seed, "partition")
+        category, categories = data.categories()
         return partition(
             config.data.partition,
-            data.y,
+            category,
             clients,
             stream,
-            classes=data.classes,
-            writers=data.writers,
+            classes=categories,
+            groups=data.groups,
             config=config,
         )
     if len(indices) != clients:

@@ -132,6 +132,11 @@ class Simulator(Stateful):
         return self.ledger.totals(self.now)
 
     @property
+    def kept(self) -> Mapping[int, Weights]:
+        """Return the values that clients do not share, by client."""
+        return self.training.kept
+
+    @property
     def clusters(self) -> list[list[int]]:
         """Return the clients that belong to each edge."""
         if self.mobility is not None:

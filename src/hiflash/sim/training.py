@@ -8,7 +8,7 @@ client task is pure, so its result does not depend on when it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ class NoTraining(Stateful):
     """No training, only timing: an upload holds the granted model."""
 
     trains = False
+    kept: Mapping[int, Weights] = {}  # the values that clients do not share
 
     def start(
         self, opened: Round, clients: Sequence[int], quorum: int, due: float, *, wanted: bool

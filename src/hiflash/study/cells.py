@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from hiflash.config import Config
+from hiflash.config.settings import flatten
 from hiflash.data.federation import remember
 from hiflash.errors import ConfigError
 from hiflash.methods.kinds import THRESHOLDS
@@ -129,4 +130,7 @@ def split_own(
     for name, value in (("data.name", data), ("model.name", model)):
         if value is not None:
             settings = {**settings, name: "own"}
+    task = getattr(data, "task", "classification")
+    if task != "classification" and "data.task" not in flatten(settings):
+        settings = {**settings, "data.task": task}
     return settings, {"data": data, "model": model, "federation": federation, "indices": indices}

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.agents import acting_agent
 from hiflash.config import Config
+from hiflash.core.metrics import ACCURACY
 from hiflash.data import Dataset
 from hiflash.data.federation import FederationData, remember
 from hiflash.errors import Paused, RunError
+from hiflash.sim.client_scores import client_scores
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.observer import Audience, RunInfo
 from hiflash.sim.result import Result
@@ -160,9 +162,14 @@ def _go(
             checkpoint=lambda session: folder.save({"identity": identity, "session": session}),
             checkpoint_s=config.checkpoint_s,
         )
-    evaluate = None if federation.pool is None else federation.pool.evaluate
-    target = None if evaluate is None else _target(config)
-    goals = Goals(config.evaluate.every, target, federation.chance())
+    evaluate = None if federation.pool is None else federation.evaluate
+    goals = Goals(
+        config.evaluate.every,
+        None if evaluate is None else _target(config),
+        federation.chance(),
+        federation.metric,
+        federation.task.measured,
+    )
     session = Session(federation.engine(hooks.log), evaluate, goals, hooks)
     with audience.following(about):
         if state is not None and folder is not None:
@@ -218,7 +225,8 @@ def _check_identity(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 def _result(federation: Federation, session: Session, reason: str, folder: RunDirectory | None) -> Result:
     config, engine = federation.config, session.engine
-    last = session.evaluations[-1] if session.evaluations else {"accuracy": None, "loss": None}
+    last, metric = session.evaluations[-1] if session.evaluations else {}, session.goals.metric
+    scores = {each.name: last.get(each.name) for each in session.goals.metrics}
     edges, agent = _edges(federation, session), acting_agent(config)
     return Result(
         name=_name(config, folder),
@@ -237,9 +245,17 @@ def _result(federation: Federation, session: Session, reason: str, folder: RunDi
         total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
         **edges,
         sample_overlap=federation.population.split.overlap,
-        accuracy=last["accuracy"],
-        best_accuracy=max((row["accuracy"] for row in session.evaluations), default=None),
-        loss=last["loss"],
+        accuracy=scores.get("accuracy"),
+        best_accuracy=ACCURACY.best(row.get("accuracy") for row in session.evaluations),
+        loss=scores["loss"],
+        task=federation.task.name,
+        metric=metric.name,
+        metric_better=metric.better,
+        metric_unit=metric.unit,
+        scores=scores,
+        best=metric.best(row[metric.name] for row in session.evaluations),
+        chance=session.goals.chance,
+        clients=client_scores(federation, engine.weights, engine.clusters, engine.kept),
         evaluations=session.evaluations,
         targets=session.targets,
         targets_stable=session.targets_stable,
@@ -275,17 +291,24 @@ def _config(
     settings = {**settings, **{key: "own" for key, value in own.items() if value is not None}}
     if federation is not None:
         settings["federation.files"] = remember(federation)
-    return config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
+    chosen = config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
+    if data is not None and data.task != "classification" and chosen.data.task == "auto":
+        chosen = chosen.with_settings({"data.task": data.task})  # which decides whether there is a target
+    return chosen
 
 
 def _target(config: Config) -> float | None:
-    """Return the accuracy that ends a run; a centralized one takes all its steps, to show the level."""
+    """Return the value that ends a run; a centralized one takes all its steps, to show the level."""
     if config.stop.target == "none" or config.cloud.schedule == "centralized":
         return None
     return config.stop.target
 
 
 def _draw(result: Result, stem: Path) -> None:
+    from hiflash.report.client_figures import draw_clients, has_clients
     from hiflash.report.figures import draw_run
 
-    draw_run(result.to_dict(), stem)
+    numbers = result.to_dict()
+    draw_run(numbers, stem)
+    if has_clients(numbers):
+        draw_clients(numbers, stem.with_name("clients"))

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config import Config
 from hiflash.config.settings import flatten, given_settings, read_plan
+from hiflash.core.metrics import find_metric
 from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
+from hiflash.methods.tasks import TASKS
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
 from hiflash.study.cells import Cell, check_count, listed, make_cells, saved, seed_numbers, split_own
@@ -24,22 +26,13 @@ from hiflash.study.run_cells import run_cells
 if TYPE_CHECKING:
     from hiflash.config.typed import Settings
 
-__all__ = ["BY", "Sweep", "chosen_metric", "sweep", "sweep_cells"]
+__all__ = ["Sweep", "chosen_metric", "sweep", "sweep_cells"]
 
 DEFAULT_SEEDS = 1
 LONG_NAME = 70
 
-BY = (
-    "communications",
-    "client_steps",
-    "virtual_s",
-    "wan_bytes",
-    "total_cost",
-    "accuracy",
-    "best_accuracy",
-    "loss",
-)
-"""The sort keys of a sweep: the cost to reach the target, or the outcome at the end."""
+COSTS = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
+"""The sort keys of every sweep: the cost to reach the target. Besides there is the outcome at the end."""
 
 
 @dataclass(frozen=True)
@@ -161,12 +154,15 @@ def sweep_cells(
 
 
 def chosen_metric(config: str | Path | None, by: str | None, cells: Sequence[Cell]) -> str:
-    """Return the sort key of a sweep; the default without a target is `best_accuracy`."""
-    by = by or read_plan(config, "sweep", ("grid", "seeds", "by")).get("by")
+    """Return the sort key of a sweep; the default without a target is the best of the task's metric."""
+    by, first = by or read_plan(config, "sweep", ("grid", "seeds", "by")).get("by"), cells[0].config
+    task = "classification" if first.data.task == "auto" else first.data.task
+    metric = find_metric(first.stop.metric, TASKS[task].build(first).measured, task).name
+    known = tuple(dict.fromkeys((*COSTS, metric, f"best_{metric}", "loss")))
     if by is None:
-        return "best_accuracy" if cells[0].config.stop.target == "none" else "communications"
-    if by not in BY:
-        raise ConfigError(f"a sweep can be sorted by {', '.join(BY)}, got {by}")
+        return f"best_{metric}" if first.stop.target == "none" else "communications"
+    if by not in known:
+        raise ConfigError(f"a sweep can be sorted by {', '.join(known)}, got {by}")
     return by
 
 

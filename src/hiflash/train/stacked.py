@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn import functional
 
 from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask
@@ -153,8 +152,8 @@ class StackedTrainer(TorchTrainer):
         for (name, parameter), piece in zip(self._parameters.items(), pieces, strict=True):
             value = piece.view(parameter.shape)
             state[name] = value if parameter.requires_grad else value.detach()
-        logits = functional_call(self.flat.module, state, (x,))
-        losses = functional.cross_entropy(logits, y, reduction="none")
+        outputs = functional_call(self.flat.module, state, (x,))
+        losses = self.samples.task.losses(outputs, y)
         return (losses * shares).sum(), {name: state[name] for name in self._statistics}
 
     @torch.no_grad()
@@ -164,8 +163,10 @@ class StackedTrainer(TorchTrainer):
         A NaN passes every layer, even a weight of 0; only comparisons stop it. This spoils the running
         statistics: the caller restores them.
         """
-        logits = self.flat.module(torch.cat([x[:1], torch.full_like(x[1:], torch.nan)]))
-        seen = logits[0], self.flat.values[self.flat.trainable :]
+        if not x.is_floating_point():  # there is no token that is not a number: assume the worst
+            return True
+        outputs = self.flat.module(torch.cat([x[:1], torch.full_like(x[1:], torch.nan)]))
+        seen = outputs[0], self.flat.values[self.flat.trainable :]
         return any(bool(tensor.isnan().any()) for tensor in seen)
 
     def _check(self, x: Tensor, y: Tensor, start: Tensor) -> int:
@@ -180,7 +181,7 @@ class StackedTrainer(TorchTrainer):
 
         flat.gradient.zero_()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            loss = functional.cross_entropy(flat.module(x), y)
+            loss = self.samples.task.loss(flat.module(x), y)
         loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
         problem = "its steps differ from those of torch"
         try:

@@ -51,6 +51,6 @@ class WorkerTrainer(Trainer, Protocol):
     whole_rounds: bool
     """Whether it trains all tasks of a round faster together than one by one."""
 
-    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
-        """Return the number of right answers and the summed loss on a span of the test set."""
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[float, ...]:
+        """Return the sums of the task's metrics on a span of the test set, that of the loss last."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
 from hiflash.train.models import FlatModel, check_output
 from hiflash.train.task import Solver, TaskResult
+from hiflash.train.tasks import Classification, Task
 
 __all__ = ["Samples", "TorchTrainer", "clip_factor", "resolve_device", "task_batches"]
 
@@ -28,13 +29,17 @@ _drawing = threading.Lock()
 
 @dataclass(frozen=True)
 class Samples:
-    """The data as normalised tensors that all workers share; `indices` has the samples of every client."""
+    """The data as prepared tensors that all workers share, and the task.
+
+    `indices` has the samples of every client.
+    """
 
     x: Tensor
     y: Tensor
     indices: list[np.ndarray]
     x_test: Tensor
     y_test: Tensor
+    task: Task = field(default_factory=Classification)
 
 
 def resolve_device(name: str) -> torch.device:
@@ -86,17 +91,18 @@ class TorchTrainer:
         return [self._train(task) for task in tasks]
 
     @torch.inference_mode()
-    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
-        """Return the number of right answers and the summed loss on a span of the test set."""
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[float, ...]:
+        """Return the sums of the task's metrics on a span of the test set, that of the loss last."""
         self.flat.load(weights)
         self.flat.module.eval()
-        right, loss = 0, 0.0
+        samples, sums = self.samples, []
         for first in range(start, stop, EVALUATION_BATCH):
             span = slice(first, min(first + EVALUATION_BATCH, stop))
-            logits, labels = self.flat.module(self.samples.x_test[span]), self.samples.y_test[span]
-            right += int((logits.argmax(1) == labels).sum())
-            loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
-        return right, loss
+            sums.append(samples.task.total(self.flat.module(samples.x_test[span]), samples.y_test[span]))
+        if not sums:  # a class without samples: as many zeros as a sample has sums
+            one = samples.task.total(self.flat.module(samples.x_test[:1]), samples.y_test[:1])
+            return tuple(0.0 for _ in one)
+        return tuple(map(sum, zip(*sums, strict=True)))
 
     def _train(self, task: ClientTask) -> TaskResult:
         flat, solver, part = self.flat, self.solver, self.samples.indices[task.client]
@@ -112,8 +118,8 @@ class TorchTrainer:
             if solver.augment:
                 x = _crop_and_flip(x, rng(task.seed, "augment", task.client, task.first_step + number))
             flat.gradient.zero_()
-            logits = self._forward(x, task, task.first_step + number)
-            loss = functional.cross_entropy(logits, self.samples.y[index])
+            outputs = self._forward(x, task, task.first_step + number)
+            loss = self.samples.task.loss(outputs, self.samples.y[index])
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
             loss_sum += loss.item()
             if solver.clip_norm < math.inf:
@@ -132,7 +138,7 @@ class TorchTrainer:
         return TaskResult(flat.weights(), loss_sum / task.steps)
 
     def _forward(self, x: Tensor, task: ClientTask, step: int) -> Tensor:
-        """Return the logits. If the model draws random numbers, task and step seed them."""
+        """Return the outputs. If the model draws random numbers, task and step seed them."""
         if not self._draws:
             return self.flat.module(x)  # type: ignore[no-any-return]
         seed = int(rng(task.seed, "layers", task.client, step).integers(2**63))
@@ -144,20 +150,22 @@ class TorchTrainer:
     @torch.no_grad()
     def _probe(self) -> bool:
         """Return whether the model draws random numbers when it trains; raise if it does not fit the data."""
-        x, classes = self.samples.x, 1 + max(int(y.max()) for y in (self.samples.y, self.samples.y_test))
+        x = self.samples.x
         start = self.flat.weights()
         self.flat.module.train()
         try:
             with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
                 before = _generator_state(x.device)
-                logits = self.flat.module(x[torch.arange(PROBE_SAMPLES) % len(x)])
+                outputs = self.flat.module(x[_probe_rows(x)])
                 draws = not torch.equal(before, _generator_state(x.device))
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             problem = str(error).split("\n")[0]
             raise ConfigError(
                 f"the model cannot run samples of shape {tuple(x.shape[1:])}: {problem}"
             ) from error
-        check_output(logits, classes)
+        y = torch.cat([self.samples.y, self.samples.y_test])
+        check_output(outputs, self.samples.task.expected(y))
+        self.samples.task.check(outputs, y)
         self._probe_batch_of_one()
         self.flat.load(start)
         return draws
@@ -185,6 +193,14 @@ class TorchTrainer:
                 f"{self.solver.batch} the last batch of client {short[0]}, with {size} samples, is one; "
                 "choose another client.batch or data.partition, or use GroupNorm"
             ) from error
+
+
+def _probe_rows(x: Tensor) -> Tensor:
+    """Return a few samples. Of token ids the last has the highest, which an embedding may lack."""
+    rows = torch.arange(PROBE_SAMPLES) % len(x)
+    if not x.is_floating_point():
+        rows[-1] = x.reshape(len(x), -1).amax(1).argmax()
+    return rows
 
 
 def _generator_state(device: torch.device) -> Tensor:

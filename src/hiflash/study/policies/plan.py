@@ -172,6 +172,11 @@ def _check_useful(config: Config) -> None:
     """Refuse settings whose runs have nothing to measure."""
     if config.stop.target == "none":
         raise ConfigError("an evaluation measures what it takes to reach stop.target; give one, e.g. 0.9")
+    if not config.judged_by_accuracy:
+        raise ConfigError(
+            "an evaluation measures accuracy on the labels of edges, and here data.task is "
+            f"{config.data.task} and stop.metric {config.stop.metric}; leave them out"
+        )
     if config.trainer == "none" or config.data.name == "own":
         raise ConfigError(
             "an evaluation trains on a named dataset, and here trainer is "

@@ -15,6 +15,7 @@ from hiflash.train.native.build import find_compiler, load_library
 from hiflash.train.native.codegen import Machine, generate
 from hiflash.train.native.network import NativeUnavailable, packed_slots, read_network
 from hiflash.train.task import Solver, TaskResult
+from hiflash.train.tasks import Classification
 from hiflash.train.torch_trainer import Samples, task_batches
 
 __all__ = ["NativeTrainer", "NativeUnavailable", "supports"]
@@ -51,6 +52,8 @@ class NativeTrainer:
         *,
         isa: str = "native",
     ) -> None:
+        if type(samples.task) is not Classification:
+            raise NativeUnavailable(f"the task {samples.task.name} has no compiled form")
         module, shape = make_model(), tuple(samples.x.shape[1:])
         reason = supports(module, shape, augment=solver.augment)
         if reason:
@@ -74,7 +77,7 @@ class NativeTrainer:
         """Return the results in the order of the tasks."""
         return [self._train(task) for task in tasks]
 
-    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[float, ...]:
         """Return the number of right answers and the summed loss on a span of the test set."""
         values, loss = self._checked(weights), ctypes.c_double()
         span = range(len(self.x_test))[start:stop]
