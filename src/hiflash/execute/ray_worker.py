@@ -69,7 +69,8 @@ def run_round(setup: Sequence[Any], start: Weights | EdgeModel | None, work: Rou
         return None
     trainer, rules = _of(setup)
     before = start if isinstance(start, EdgeModel) else EdgeModel(start)
-    return close_round(rules, work, before, trainer.train(start_round(rules, work, before)))
+    tasks = start_round(rules, work, before)
+    return close_round(rules, work, before, tasks, trainer.train(tasks))
 
 
 def assignment_of(task: ClientTask) -> Assignment:

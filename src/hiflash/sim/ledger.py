@@ -147,8 +147,8 @@ class Ledger(Stateful):
         self.client_steps += steps
         self.client_uploads += reported
         if not self.flat:  # the access hop of a flat client is part of its way over the WAN
-            self.lan_bytes_down += sent * self.payloads.model
-            self.lan_bytes_up += reported * self.payloads.model
+            self.lan_bytes_down += sent * (self.payloads.model + self.payloads.lan_down)
+            self.lan_bytes_up += reported * (self.payloads.model + self.payloads.lan_up)
 
     def arrived(self, verdict: Verdict) -> None:
         """Count an upload that reached the cloud."""

@@ -336,17 +336,22 @@ class Simulator(Stateful):
         self._from_edge(edge.handle(report))
 
     def _arrive(self, upload: Upload) -> None:
-        edge, lease_id, check_in = upload.edge, upload.lease_id, upload.check_in
-        model, examples, finished = upload.weights, upload.examples, None
+        lease_id, finished = upload.lease_id, None
         if not self.cloud.stale(lease_id):
             rounds = len(self.timelines[lease_id].rounds)
             finished = self.training.finish(upload, self.cloud.leases[lease_id], rounds, self.now)
             if finished is None:
                 self.ledger.rejections["not finite"] += 1
-                self._give_up(Abandon(edge, lease_id, check_in, self.now))
+                self._give_up(Abandon(upload.edge, lease_id, upload.check_in, self.now))
                 return
-            model, examples = finished.model, finished.examples
-        self._hand_in(Upload(edge, lease_id, model, examples, check_in, self.now), finished)
+            upload = replace(
+                upload,
+                weights=finished.model,
+                examples=finished.examples,
+                steps=finished.steps,
+                extra=finished.extra,
+            )
+        self._hand_in(replace(upload, now=self.now), finished)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
