@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from hiflash.core.registry import Key, Part
+from hiflash.core.registry import Key, Part, by_name
 from hiflash.core.state import Stateful
 from hiflash.messages import Weights
 
-__all__ = ["PARTS", "Adaptive", "CloudOptimizer", "Momentum"]
+__all__ = ["OPTIMIZERS", "Adaptive", "CloudOptimizer", "Momentum"]
 
 
 class CloudOptimizer(Stateful):
@@ -110,13 +110,23 @@ def _adaptive(config: Any, trained: int, *, yogi: bool) -> Adaptive:
     return Adaptive(trained, _lr(config, 0.01), (cloud.beta1, cloud.beta2), cloud.adaptivity, yogi=yogi)
 
 
-PARTS = (
+OPTIMIZERS = by_name(
     Part("none", "the combined model of a round is the next global model", lambda *_: CloudOptimizer()),
     Part(
         "momentum",
         "adds the changes of rounds with `momentum` (FedAvgM: Hsu et al. 2019)",
         _momentum,
-        reads=("lr", "momentum"),
+        keys=(
+            Key(
+                "lr",
+                float,
+                default="auto",
+                above=0,
+                high=1e12,
+                words=("auto",),
+                about="optimizer: learning rate; auto is 1 for momentum, 0.01 for adam and yogi",
+            ),
+        ),
     ),
     Part(
         "adam",
@@ -128,7 +138,7 @@ PARTS = (
                 float,
                 default=0.9,
                 low=0,
-                high=0.999999,
+                below=1,
                 about="optimizer adam and yogi: decay of the mean change",
             ),
             Key(
@@ -136,7 +146,7 @@ PARTS = (
                 float,
                 default=0.99,
                 low=0,
-                high=0.999999,
+                below=1,
                 about="optimizer adam and yogi: decay of the mean square",
             ),
             Key(

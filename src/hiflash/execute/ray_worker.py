@@ -21,6 +21,8 @@ from hiflash.train.task import Solver, TaskResult, WorkerTrainer
 if TYPE_CHECKING:
     from torch import nn
 
+    from hiflash.train.function import OwnTraining
+
 __all__ = ["Setup", "evaluate_spans", "run_round", "train_task"]
 
 KEPT = 2  # trainers in a process: each one holds its dataset in the object store
@@ -32,7 +34,7 @@ class Setup:
     """The shared input of all tasks of a run. The object store holds it once, as arrays.
 
     `trainer` names a trainer that works on the machine that started the run. Ray serialises `make_model`:
-    a built-in model as its name, a user's own model as the user's code.
+    a built-in model as its name, a user's own model as the user's code. So it does with a training function.
     """
 
     trainer: str
@@ -45,6 +47,7 @@ class Setup:
     y_test: np.ndarray
     rules: RoundRules
     plugins: tuple[str, ...] = ()
+    own: OwnTraining | None = None
 
     def make_trainer(self) -> WorkerTrainer:
         """Return a trainer that computes on one thread and reads the data in place."""
@@ -59,7 +62,11 @@ class Setup:
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             x, y, x_test, y_test = map(torch.from_numpy, (self.x, self.y, self.x_test, self.y_test))
         return choose_trainer(
-            self.trainer, self.make_model, Samples(x, y, self.indices, x_test, y_test), self.solver
+            self.trainer,
+            self.make_model,
+            Samples(x, y, self.indices, x_test, y_test),
+            self.solver,
+            self.own,
         )()
 
 

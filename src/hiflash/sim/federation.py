@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiflash.config import Config
+from hiflash.core.algorithms.algorithm import ClientAlgorithm, Steps
 from hiflash.core.attack import Attack, draw_malicious
 from hiflash.data import Dataset
 from hiflash.errors import ConfigError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from hiflash.execute.ray_executor import RayExecutor
+    from hiflash.train.function import OwnTraining
 
 __all__ = ["Federation", "build", "outline", "survey"]
 
@@ -95,8 +97,12 @@ def build(
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
     indices: Sequence[Any] | None = None,
+    train: Callable[..., Any] | None = None,
 ) -> Federation:
-    """Return the federation of a configuration, with a user's own `data`, `model` and `indices` if given."""
+    """Return the federation of a configuration, with a user's own `data`, `model` and `indices` if given.
+
+    `train` is a user's own training function, where the configuration names none.
+    """
     from hiflash.train.models import batch_norm_spans, initial_weights
 
     data, name, make = _materials(config, data, model)
@@ -113,8 +119,9 @@ def build(
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a placeholder: without training nothing reads the model
         return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None)
-    pool = _pool(config, data, population, make, local)
-    return Federation(config, data, population, name, StartModel(initial, spec, trainable), pool)
+    start = StartModel(initial, spec, trainable)
+    pool = _pool(config, data, population, make, _round_rules(config, local, trainable), train)
+    return Federation(config, data, population, name, start, pool)
 
 
 def survey(config: Config) -> tuple[Dataset | None, Population]:
@@ -164,7 +171,12 @@ def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
 
 
 def _pool(
-    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module], local: Spans
+    config: Config,
+    data: Dataset,
+    population: Population,
+    make: Callable[[], nn.Module],
+    rules: RoundRules,
+    train: Callable[..., Any] | None,
 ) -> WorkerPool | RayExecutor:
     """Return the workers of the executor that the configuration asks for."""
     import torch
@@ -178,7 +190,6 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    rules = RoundRules(aggregate(config, "edge"), _attack(config), local)
     (x_array, x_test_array), y_array, indices = data.normalised(), data.y, population.split.indices
     x_array, y_array, indices = rules.attack.poison(x_array, y_array, indices, data.classes)
     by_class = np.argsort(data.y_test, kind="stable")  # each class is one span: see `recall`
@@ -194,8 +205,10 @@ def _pool(
         weight_decay=client.weight_decay,
         clip_norm=math.inf if client.clip_norm == "none" else client.clip_norm,
         augment=config.data.augment,
+        optimizer=client.optimizer,
     )
-    make_trainer = choose_trainer(config.trainer, make, samples, solver)
+    own = _own_training(config, train)
+    make_trainer = choose_trainer(config.trainer, make, samples, solver, own)
     if config.executor == "local":
         return WorkerPool(make_trainer, workers, len(data.y_test), rules)
     from hiflash.execute.ray_cluster import connect
@@ -204,8 +217,30 @@ def _pool(
 
     trainer = make_trainer().name
     shared = (x_array, y_array, indices, x_test_array, y_test_array)
-    setup = Setup(trainer, make, solver, *shared, rules, config.plugins)
+    setup = Setup(trainer, make, solver, *shared, rules, config.plugins, own)
     return RayExecutor(setup, connect(config.ray.address, workers))
+
+
+def _round_rules(config: Config, local: Spans, trained: int) -> RoundRules:
+    client = config.client
+    algorithm: ClientAlgorithm = make_part("client algorithm", config)
+    counter = Steps(client.momentum, client.mu) if client.optimizer == "sgd" else Steps()
+    rule = algorithm.rule(aggregate(config, "edge"), trained)
+    return RoundRules(rule, _attack(config), local, algorithm, counter, trained)
+
+
+def _own_training(config: Config, train: Callable[..., Any] | None) -> OwnTraining | None:
+    """Return the user's own training function, from the configuration or from Python."""
+    from hiflash.train.function import OwnTraining, import_function
+
+    client = config.client
+    if client.algorithm != "function" or config.cloud.schedule == "centralized":
+        return None
+    if client.function == "own" and train is None:
+        raise ConfigError("client.function is own: pass the function in Python, hiflash.run(..., train=...)")
+    function = import_function(client.function) if train is None else train
+    epochs = None if client.local_epochs == "none" else client.local_epochs
+    return OwnTraining(function, epochs, client.extra_values)
 
 
 def _attack(config: Config) -> Attack:

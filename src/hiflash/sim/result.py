@@ -73,6 +73,7 @@ class Result:
     rejections: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     mobility: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     agent: str | None = None
     path: Path | None = None
     weights: Weights = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)

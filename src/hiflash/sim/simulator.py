@@ -92,6 +92,7 @@ class Simulator(Stateful):
         self.heap: list[tuple[float, int, SimulatorEvent]] = []
         self.counter = 0
         self.timelines: dict[int, Timeline] = {}  # by lease, until its upload arrives
+        self._metrics: Mapping[str, float] = {}  # of the upload that is arriving
 
     def start(self) -> None:
         """Let every edge that has a client check in at time zero."""
@@ -372,7 +373,9 @@ class Simulator(Stateful):
         effects = self.cloud.handle(replace(last, check_in=None) if apart else last)
         if finished is not None and self.cloud.verdicts[last.lease_id].status != "rejected":
             self.training.settled(last.edge, finished)
+        self._metrics = {} if finished is None else finished.metrics
         self._from_cloud(effects)
+        self._metrics = {}
         if apart and again is not None:
             self._ask_again(again)
 
@@ -384,11 +387,12 @@ class Simulator(Stateful):
             self._from_edge(self.mobility.returned(check_in, self.now))
 
     def _verdict(self, verdict: Verdict) -> None:
-        self.ledger.arrived(verdict)
+        self.ledger.arrived(verdict, self._metrics)
         self.training.drop(verdict.lease_id)
         self.training.drop_stale(self.cloud)  # this upload may have made other leases too stale
         self._log("upload", edge=verdict.edge, lease=verdict.lease_id, status=verdict.status,
-                  staleness=verdict.staleness, version=verdict.version, reason=verdict.reason)  # fmt: skip
+                  staleness=verdict.staleness, version=verdict.version, reason=verdict.reason,
+                  **({"metrics": dict(self._metrics)} if self._metrics else {}))  # fmt: skip
         edge = self.edges[verdict.edge]
         # If the lease ended while its edge still ran, the verdict is older than the upload.
         took_s = verdict.now - edge.sent_at if verdict.now >= edge.sent_at else None

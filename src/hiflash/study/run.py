@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hiflash.agents import acting_agent
 from hiflash.config import Config
+from hiflash.config.settings import flatten
 from hiflash.data import Dataset
 from hiflash.errors import Paused, RunError
 from hiflash.sim.federation import Federation, build
@@ -33,6 +34,7 @@ def run(
     data: Dataset | Mapping[str, Any] | None = None,
     model: nn.Module | Callable[[], nn.Module] | Mapping[str, Any] | None = None,
     indices: Sequence[Any] | None = None,
+    train: Callable[..., Any] | None = None,
     directory: str | Path | None = None,
     progress: Progress | None = None,
     pause: Callable[[], bool] | None = None,
@@ -41,8 +43,9 @@ def run(
     """Run one method and return its result.
 
     `config` is a `Config` or the path of a TOML file; `settings` override it (`method="fedavg"`,
-    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data` and `model` may also be your own. With a
-    `directory` everything is saved there and the run can be resumed; without, nothing is written.
+    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data` and `model` may also be your own. `train(model,
+    data, context)` is your own training of a client (docs/client_algorithms.md). With a `directory`
+    everything is saved there and the run can be resumed; without, nothing is written.
     `pause` is asked between events: true saves the state and raises `Paused`.
     """
     check_arguments(
@@ -50,6 +53,7 @@ def run(
         data=data,
         model=model,
         indices=indices,
+        train=train,
         directory=directory,
         progress=progress,
         pause=pause,
@@ -61,8 +65,8 @@ def run(
         settings["data"], data = data, None
     if isinstance(model, Mapping):
         settings["model"], model = model, None
-    chosen = _config(config, settings, data, model)
-    federation = build(chosen, data, model, indices)
+    chosen = _config(config, settings, data, model, train)
+    federation = build(chosen, data, model, indices, train)
     try:
         if directory is None:
             return _go(federation, None, progress, pause)
@@ -84,6 +88,7 @@ def resume(
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
     indices: Sequence[Any] | None = None,
+    train: Callable[..., Any] | None = None,
     progress: Progress | None = None,
     pause: Callable[[], bool] | None = None,
 ) -> Result:
@@ -92,7 +97,13 @@ def resume(
     Workers and executor may be others than before.
     """
     check_arguments(
-        folder=directory, own_data=data, own_model=model, indices=indices, progress=progress, pause=pause
+        folder=directory,
+        own_data=data,
+        own_model=model,
+        indices=indices,
+        train=train,
+        progress=progress,
+        pause=pause,
     )
     if is_finished(Path(directory)):
         return read_result(Path(directory))
@@ -102,7 +113,7 @@ def resume(
         overrides = {key: value for key, value in given.items() if value is not None}
         config = Config.load(folder.path / "config.toml", overrides)
         state = folder.load()
-        federation = build(config, data, model, indices)
+        federation = build(config, data, model, indices, train)
         try:
             return _go(federation, folder, progress, pause, state)
         finally:
@@ -222,10 +233,16 @@ def _edges(federation: Federation, session: Session) -> dict[str, Any]:
 
 
 def _config(
-    config: Config | str | Path | None, settings: dict[str, Any], data: Dataset | None, model: object
+    config: Config | str | Path | None,
+    settings: dict[str, Any],
+    data: Dataset | None,
+    model: object,
+    train: object,
 ) -> Config:
-    own = {"data.name": data, "model.name": model}
-    settings = {**settings, **{key: "own" for key, value in own.items() if value is not None}}
+    own = {"data.name": data, "model.name": model, "client.function": train}
+    settings = {**flatten(settings), **{key: "own" for key, value in own.items() if value is not None}}
+    if train is not None:
+        settings = {"client.algorithm": "function", **settings}
     return config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
 
 

@@ -81,7 +81,7 @@ PARTS = (
                 "feddyn_alpha",
                 float,
                 default=0.1,
-                low=1e-6,
+                above=0,
                 high=1e6,
                 about="feddyn: alpha, weight of the proximal term; the cloud divides by it",
             ),

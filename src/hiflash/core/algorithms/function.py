@@ -73,6 +73,11 @@ def _problem(config: Any) -> str | None:
             'client.algorithm = "function" needs client.function = "package.module:name", or in Python '
             "hiflash.run(train=function)"
         )
+    if config.client.mu:
+        return (
+            'client.algorithm = "function" takes its own steps, without the proximal term of client.mu = '
+            f"{config.client.mu:g}; use client.mu = 0"
+        )
     if config.trainer in ("native", "stacked"):
         return (
             'client.algorithm = "function" runs in PyTorch, and trainer is '
