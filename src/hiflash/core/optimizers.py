@@ -94,7 +94,8 @@ class Adaptive(_OnChange):
             self.v = v - (1 - beta2) * square * np.sign(v - square)
         else:
             self.v = beta2 * v + (1 - beta2) * square
-        return self.m / (np.sqrt(self.v) + np.float32(self.adaptivity))
+        root: Weights = np.sqrt(self.v)
+        return self.m / (root + np.float32(self.adaptivity))
 
 
 def _lr(config: Any, usual: float) -> float:

@@ -195,7 +195,8 @@ def close_round(
     """Return the edge model of a round whose tasks are done, None if too few results are usable."""
     base, kept, states, updates = before.weights, dict(before.kept), dict(before.states), []
     for task, examples, result in zip(tasks, work.examples, results, strict=True):
-        client, extra = task.client, {}
+        client = task.client
+        extra: Extra = {}
         if rules.local and finite(own := cut(result.weights, rules.local)):
             kept[client] = own
         sent = rules.attack.tamper(task, result.weights, base)

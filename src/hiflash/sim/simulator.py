@@ -345,13 +345,7 @@ class Simulator(Stateful):
                 self.ledger.rejections["not finite"] += 1
                 self._give_up(Abandon(upload.edge, lease_id, upload.check_in, self.now))
                 return
-            upload = replace(
-                upload,
-                weights=finished.model,
-                examples=finished.examples,
-                steps=finished.steps,
-                extra=finished.extra,
-            )
+            upload = finished.fill(upload)
         self._hand_in(replace(upload, now=self.now), finished)
 
     def _give_up(self, abandon: Abandon) -> None:

@@ -9,7 +9,7 @@ client task is pure, so its result does not depend on when it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hiflash.core.cloud import Cloud, Lease
@@ -37,6 +37,10 @@ class Finished:
     extra: Extra = field(default_factory=dict)
     states: Mapping[int, Extra] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def fill(self, upload: Upload) -> Upload:
+        """Return the upload of an edge with this content."""
+        return replace(upload, weights=self.model, examples=self.examples, steps=self.steps, extra=self.extra)
 
 
 class NoTraining(Stateful):

@@ -1,4 +1,4 @@
-"""`client.algorithm = "function"`: the user's own training of a client, in PyTorch (docs/client_algorithms.md)."""
+"""`client.algorithm = "function"`: the user's own training of a client (docs/client_algorithms.md)."""
 
 from __future__ import annotations
 

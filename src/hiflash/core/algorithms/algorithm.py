@@ -1,4 +1,4 @@
-"""The interface of client algorithms: one correction per task, a state on the client, arrays beside the model.
+"""The interface of client algorithms: a correction per task, a state on the client, arrays beside models.
 
 An algorithm has two halves. The client's half (`ClientAlgorithm`) is plain data with pure functions, so any
 worker can run it. The cloud's half (`CloudSide`) keeps what all clients share. docs/client_algorithms.md has
@@ -185,5 +185,7 @@ def gather(how: str, before: Extra, extras: Sequence[Extra], counts: Sequence[in
             gathered[name] = weighted_mean([array for array, _ in sent], [count for _, count in sent])
             continue
         total = np.sum([array for array, _ in sent], axis=0, dtype=np.float64)
-        gathered[name] = (total + gathered.get(name, 0)).astype(np.float32)
+        if name in gathered:
+            total = total + gathered[name]
+        gathered[name] = np.asarray(total, np.float32)
     return gathered

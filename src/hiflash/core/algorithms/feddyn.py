@@ -74,7 +74,7 @@ def _problem(config: Any) -> str | None:
 PARTS = (
     Part(
         "feddyn",
-        "SGD with a proximal term `feddyn_alpha` and a linear term that each client learns (Acar et al. 2021)",
+        "SGD with a proximal term `feddyn_alpha` and a linear term that a client learns (Acar et al. 2021)",
         lambda config: FedDyn(config.client.feddyn_alpha),
         keys=(
             Key(

@@ -56,8 +56,8 @@ def _problem(config: Any) -> str | None:
     asynchronous = config.cloud.schedule == "async"
     if config.federation.flat and asynchronous:
         return (
-            'client.algorithm = "fednova" changes how models of a round are averaged, and a flat asynchronous '
-            "method averages none; use edges or a synchronous method"
+            'client.algorithm = "fednova" changes how the models of a round are averaged, and a flat '
+            "asynchronous method averages none; use edges or a synchronous method"
         )
     for section in ("edge", "cloud"):
         rule = getattr(config, section).aggregate

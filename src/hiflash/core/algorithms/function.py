@@ -98,7 +98,7 @@ PARTS = (
                 default="",
                 high=300,
                 allowed='"package.module:name"',
-                about="function: the Python function that trains a client's model (docs/client_algorithms.md)",
+                about="function: the Python function that trains a model (docs/client_algorithms.md)",
             ),
             Key(
                 "extra_values",
