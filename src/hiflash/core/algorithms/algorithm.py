@@ -28,6 +28,7 @@ __all__ = [
     "Steps",
     "Traffic",
     "gather",
+    "not_robust",
     "usable_extra",
 ]
 
@@ -158,6 +159,19 @@ class MeanOfStates(CloudSide):
         """Add the sum of the changes, divided by the number of all clients."""
         if extra:
             self.mean = self.mean + extra[self.CHANGE] * np.float32(1 / self.clients)
+
+
+def not_robust(config: Any) -> str | None:
+    """Return the problem of an algorithm that adds up its clients' changes beside a robust rule."""
+    for section in ("edge", "cloud"):
+        rule = getattr(config, section).aggregate
+        if rule != "mean" and not (section == "cloud" and config.cloud.schedule == "async"):
+            return (
+                f'{section}.aggregate = "{rule}" protects models, and client.algorithm = '
+                f'"{config.client.algorithm}" also adds up the changes of its clients\' states, which one '
+                'malicious client can spoil; use "mean", or another algorithm'
+            )
+    return None
 
 
 def usable_extra(extra: Mapping[str, Any]) -> bool:

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from hiflash.core.algorithms.algorithm import ClientAlgorithm, CloudSide, Done, MeanOfStates, Traffic
+from hiflash.core.algorithms.algorithm import (
+    ClientAlgorithm,
+    CloudSide,
+    Done,
+    MeanOfStates,
+    Traffic,
+    not_robust,
+)
 from hiflash.core.registry import Key, Part
 from hiflash.messages import Extra, Weights
 
@@ -68,7 +75,7 @@ def _problem(config: Any) -> str | None:
             'client.algorithm = "feddyn" corrects a model once, when it arrives, and cloud.mixing = "tiers" '
             'uses the models of slow tiers again and again; use "interpolate", "delta" or "buffer"'
         )
-    return None
+    return not_robust(config)
 
 
 PARTS = (

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from hiflash.core.algorithms.algorithm import ClientAlgorithm, CloudSide, Done, MeanOfStates, Traffic
+from hiflash.core.algorithms.algorithm import (
+    ClientAlgorithm,
+    CloudSide,
+    Done,
+    MeanOfStates,
+    Traffic,
+    not_robust,
+)
 from hiflash.core.registry import Part
 from hiflash.messages import Extra, Weights
 
@@ -50,7 +57,7 @@ class _CloudSide(MeanOfStates):
 
 def _problem(config: Any) -> str | None:
     if config.client.optimizer == "sgd":
-        return None
+        return not_robust(config)
     return (
         'client.algorithm = "scaffold" takes a client\'s mean gradient from its SGD steps, and '
         f'client.optimizer is "{config.client.optimizer}"; use "sgd"'
