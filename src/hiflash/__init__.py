@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hiflash.config import Config
     from hiflash.config.register import register, register_method
+    from hiflash.core.algorithms.algorithm import ClientAlgorithm, CloudSide, MeanOfStates, Traffic
+    from hiflash.core.optimizers import CloudOptimizer
     from hiflash.core.registry import Key, Part
     from hiflash.core.state import Stateful
     from hiflash.data import Dataset
@@ -25,14 +27,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Calibration",
+    "ClientAlgorithm",
+    "CloudOptimizer",
+    "CloudSide",
     "Comparison",
     "Config",
     "Dataset",
     "Key",
+    "MeanOfStates",
     "Part",
     "Result",
     "Stateful",
     "Sweep",
+    "Traffic",
     "calibrate",
     "compare",
     "register",
@@ -44,14 +51,19 @@ __all__ = [
 
 _HOMES = {
     "Calibration": "hiflash.study.calibrate",
+    "ClientAlgorithm": "hiflash.core.algorithms.algorithm",
+    "CloudOptimizer": "hiflash.core.optimizers",
+    "CloudSide": "hiflash.core.algorithms.algorithm",
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
     "Dataset": "hiflash.data",
     "Key": "hiflash.core.registry",
+    "MeanOfStates": "hiflash.core.algorithms.algorithm",
     "Part": "hiflash.core.registry",
     "Result": "hiflash.sim.result",
     "Stateful": "hiflash.core.state",
     "Sweep": "hiflash.study.sweep",
+    "Traffic": "hiflash.core.compression",
     "calibrate": "hiflash.study.calibrate",
     "compare": "hiflash.study.compare",
     "register": "hiflash.config.register",

@@ -55,6 +55,8 @@ USES: list[dict[str, Any]] = [
     {"cloud.weighting": "step", "cloud.fresh": 0},
     {"edge.aggregate": "shrunk", "edge.shrink": 0.5},
     {"method": "hierfavg", "edge.clients_per_round": 2, "cloud.aggregate": "shrunk", "cloud.shrink": 0.5},
+    {"client.algorithm": "pulled", "client.pull": 0.9},
+    {"method": "fedavg", "cloud.optimizer": "careful", "cloud.care": 0.25},
     {"attack.kind": "lazy", "attack.share": 0.5},
     {"wan.upload": "bytes"},
     {"method": "fedavg", "cloud.selection": "lowest"},
