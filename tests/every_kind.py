@@ -1,6 +1,7 @@
 """A plugin with a part of every kind, on data and a model that train in milliseconds."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,43 @@ class Unweighted:
     def __init__(self, shrink: float) -> None:
         self.shrink = np.float32(shrink)
 
-    def combine(self, models: Any, counts: Any, base: Any) -> Any:
+    def combine(self, models: Any, counts: Any, base: Any, steps: Any) -> Any:
+        assert len(models) == len(counts) == len(steps)
         return (self.shrink * np.mean(models, axis=0)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Pulled(hiflash.ClientAlgorithm):
+    """Pulls every gradient towards the last one of the client, and counts tasks in the cloud."""
+
+    pull: float
+    keeps = True
+
+    def traffic(self, trained: int, *, flat: bool, exact: bool) -> hiflash.Traffic:
+        return hiflash.Traffic(wan_up=trained)
+
+    def before(self, state: Any, extra: Any) -> Any:
+        return (np.float32(self.pull) * state["last"] if state else None), 0.1
+
+    def after(self, done: Any, state: Any, extra: Any) -> Any:
+        moved = done.start - done.end
+        return {"last": moved}, {"change": moved - state["last"] if state else moved}
+
+    def cloud(self, trained: int, clients: int) -> hiflash.CloudSide:
+        return hiflash.MeanOfStates(trained, clients)
+
+
+class Careful(hiflash.CloudOptimizer):
+    """Goes a share of the way."""
+
+    STATE = ("rounds",)
+
+    def __init__(self, share: float) -> None:
+        self.share, self.rounds = np.float32(share), 0
+
+    def step(self, weights: Any, combined: Any) -> Any:
+        self.rounds += 1
+        return weights + self.share * (combined - weights)
 
 
 class Lazy(Attack):
@@ -144,6 +180,8 @@ for kind, part in (
         "aggregate",
         Part("shrunk", "x", lambda c, s: Unweighted(getattr(c, s).shrink), keys=(share("shrink", 0.9),)),
     ),
+    ("client algorithm", Part("pulled", "x", lambda c: Pulled(c.client.pull), keys=(share("pull", 0.5),))),
+    ("optimizer", Part("careful", "x", lambda c, trained: Careful(c.cloud.care), keys=(share("care", 0.5),))),
     ("attack", Part("lazy", "x", lambda c, malicious: Lazy(malicious), reads=("share",))),
     ("compression", Part("bytes", "x", lambda c, spec: Bytes(spec.size))),
     ("selection", Part("lowest", "x", lambda c, peers: Lowest(c.cloud.participants))),

@@ -36,7 +36,7 @@ from hiflash.sim.federation import build
 from hiflash.store.agent_file import save_agent
 from hiflash.study import run as experiment
 from hiflash.study.compare import compare
-from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model
+from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model, train_named
 
 SET_FLAGS, UP, LISTENS = 0x8914, 1, "0A"  # SIOCSIFFLAGS, IFF_UP, and TCP_LISTEN in /proc/net/tcp
 LOOPBACKS = {"0100007F", "0000000000000000FFFF00000100007F"}
@@ -127,13 +127,17 @@ def same(folder: Path) -> None:
         {"cloud.enforce": "cancel", "cloud.threshold": 1},
         {"method": "hierfavg", "edge.clients_per_round": 2},
         {"method": "centralized", "stop.steps": 250},
+        {"client.algorithm": "scaffold", "cloud.enforce": "discard"},
+        {"method": "feddyn", "cloud.participants": 4},
+        {"method": "hierfavg", "edge.clients_per_round": 2, "cloud.optimizer": "adam"},
     ):
         name = "-".join(map(str, variant.values()))
         one = run(directory=folder / f"{name}-local", **variant)
         assert_same_run(one, run(directory=folder / f"{name}-ray", executor="ray", **variant))
     save_agent(folder / "agent.safetensors", make_agent(q_network("paper", 4, 8, seed=0), 8, {}))
     own = {"plugins": [str(Path(__file__).with_name("every_kind.py"))], "data.name": "tiny", "model.units": 7}
-    own |= {"edge.aggregate": "shrunk", "attack.kind": "lazy", "stop.communications": 20}
+    own |= {"edge.aggregate": "shrunk", "attack.kind": "lazy", "client.algorithm": "pulled"}
+    own |= {"stop.communications": 20}
     one = hiflash.run(directory=folder / "own-local", workers=2, **own)
     assert_same_run(one, hiflash.run(directory=folder / "own-ray", workers=2, executor="ray", **own))
     learned = {"cloud.threshold": "agent", "cloud.agent": str(folder / "agent.safetensors")}
@@ -148,6 +152,12 @@ def same(folder: Path) -> None:
     one = run(make_linear_model, directory=folder / "rows-local", **numbers)
     assert one.clients["mean"] > 0
     assert_same_run(one, run(make_linear_model, directory=folder / "rows-ray", executor="ray", **numbers))
+    for name, train in (("mine", {"train": train_own}), ("named", {"client.function": "tiny:train_named"})):
+        settings = {**train, "client.algorithm": "function", "client.extra_values": 2}
+        settings |= {"stop.communications": 20}
+        one = run(directory=folder / f"{name}-local", **settings)
+        assert one.metrics["tasks"] > 1
+        assert_same_run(one, run(directory=folder / f"{name}-ray", executor="ray", **settings))
     assert_same_run(local, run(directory=folder / "module", executor="ray", model=seeded_module()))
 
     path, executors = folder / "pieces", ["ray", "local", "ray"]
@@ -256,6 +266,11 @@ def comparison(folder: Path) -> None:
     apart = compare(directory=folder / "apart", processes=2, executor="ray", workers=1, **common)
     assert [result.digest for result in apart.results] == local
     assert 'address = "local"' in (apart.results[1].path / "config.toml").read_text()
+
+
+def train_own(model: nn.Module, data: Any, context: Any) -> Any:
+    """Train as `tiny.train_named`, from a function that only this script has."""
+    return train_named(model, data, context)
 
 
 class Waiting(nn.Module):

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from hiflash.control.environment import StalenessEnv
     from hiflash.control.shaped import ShapedStalenessEnv
     from hiflash.core.aggregation import Rule
+    from hiflash.core.algorithms.algorithm import ClientAlgorithm, CloudSide, MeanOfStates, Traffic
     from hiflash.core.association.parts import Scene
     from hiflash.core.attack import Attack
     from hiflash.core.compression import Codec
     from hiflash.core.metrics import Metric
     from hiflash.core.mixing import Mixing
+    from hiflash.core.optimizers import CloudOptimizer
     from hiflash.core.registry import Key, Part
     from hiflash.core.selection import Peers, Selection
     from hiflash.core.state import Stateful
@@ -87,9 +89,12 @@ __all__ = [
     "Cell",
     "CheckIn",
     "Classification",
+    "ClientAlgorithm",
     "ClientEvent",
     "ClientTask",
     "ClientUpdate",
+    "CloudOptimizer",
+    "CloudSide",
     "CloudView",
     "Codec",
     "Comparison",
@@ -105,6 +110,7 @@ __all__ = [
     "HiFlashError",
     "Key",
     "LeaseView",
+    "MeanOfStates",
     "Metric",
     "Mixing",
     "NextToken",
@@ -132,6 +138,7 @@ __all__ = [
     "Sweep",
     "Task",
     "ThresholdPolicy",
+    "Traffic",
     "TrainedAgent",
     "Trainer",
     "Upload",
@@ -179,6 +186,9 @@ _HOMES = {
     "ClientUpdate": "hiflash.messages",
     "CloudView": "hiflash.core.thresholds.policy",
     "Codec": "hiflash.core.compression",
+    "ClientAlgorithm": "hiflash.core.algorithms.algorithm",
+    "CloudOptimizer": "hiflash.core.optimizers",
+    "CloudSide": "hiflash.core.algorithms.algorithm",
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
     "ConfigError": "hiflash.errors",
@@ -196,6 +206,7 @@ _HOMES = {
     "Mixing": "hiflash.core.mixing",
     "NextToken": "hiflash.train.tasks",
     "Observer": "hiflash.sim.observer",
+    "MeanOfStates": "hiflash.core.algorithms.algorithm",
     "Part": "hiflash.core.registry",
     "Partition": "hiflash.data",
     "Paused": "hiflash.errors",
@@ -227,6 +238,7 @@ _HOMES = {
     "Weights": "hiflash.messages",
     "admits": "hiflash.core.thresholds.policy",
     "associate": "hiflash.study.associate",
+    "Traffic": "hiflash.core.compression",
     "calibrate": "hiflash.study.calibrate",
     "check_dataset": "hiflash.study.catalogue",
     "compare": "hiflash.study.compare",

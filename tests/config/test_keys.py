@@ -21,7 +21,16 @@ from hiflash.methods.kinds import KINDS, THRESHOLDS
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 WHOLE = re.compile(r"a whole number from ([\d,]+) to ([\d,]+)")
 INTERVAL = re.compile(r"in ([\[(])(-?[\d.e-]+), ([\d.e-]+)([\])])")
-TEXTS = {"device", "plugins", "data.partition", "data.dir", "federation.files", "cloud.agent", "ray.address"}
+TEXTS = {
+    "device",
+    "plugins",
+    "client.function",
+    "data.partition",
+    "data.dir",
+    "federation.files",
+    "cloud.agent",
+    "ray.address",
+}
 PAIRS = {"resources.f_ghz", "resources.bandwidth_mhz", "wan.rtt_ms", "wan.bandwidth_mbps"}
 KEYS = {key: (allowed, default) for key, allowed, default, _ in describe_keys()}
 

@@ -55,6 +55,8 @@ USES: list[dict[str, Any]] = [
     {"cloud.weighting": "step", "cloud.fresh": 0},
     {"edge.aggregate": "shrunk", "edge.shrink": 0.5},
     {"method": "hierfavg", "edge.clients_per_round": 2, "cloud.aggregate": "shrunk", "cloud.shrink": 0.5},
+    {"client.algorithm": "pulled", "client.pull": 0.9},
+    {"method": "fedavg", "cloud.optimizer": "careful", "cloud.care": 0.25},
     {"attack.kind": "lazy", "attack.share": 0.5},
     {"wan.upload": "bytes"},
     {"method": "fedavg", "cloud.selection": "lowest"},
@@ -234,10 +236,17 @@ def test_a_comparison_in_processes_loads_the_plugins_there(folder: Path) -> None
 
 def test_the_examples_run_together_from_the_command_line(folder: Path) -> None:
     examples = sorted((ROOT / "examples/plugins").glob("*.py"))
-    assert {path.stem for path in examples} >= {"association", "dataset", "mixing", "threshold"}
+    assert {path.stem for path in examples} == {
+        "association",
+        "client_algorithm",
+        "dataset",
+        "mixing",
+        "threshold",
+    }
     words = [word for path in examples for word in ("--plugin", str(path))]
     words += ["--data.name", "spirals", "--federation.association", "mixed_speeds", "--workers", "1"]
-    words += ["--methods", "hifl", "--variant", "mine=hifl cloud.threshold=crowd cloud.mixing=patient"]
+    mine = "mine=hifl cloud.threshold=crowd cloud.mixing=patient client.algorithm=memory"
+    words += ["--methods", "hifl", "--variant", mine]
     assert main(["compare", *words, "--stop.communications", "150", "--seeds", "1", "--processes", "2"]) == 0
     cells = json.loads((folder / "runs/compare-spirals/compare.json").read_text())["cells"]
     assert {cell["label"] for cell in cells} == {"hifl", "mine"}

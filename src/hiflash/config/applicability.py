@@ -26,13 +26,17 @@ ASYNC, SYNC = Need(("cloud.schedule",), ("async",)), Need(("cloud.schedule",), (
 FEDERATED = Need(("cloud.schedule",), ("async", "sync"))
 EDGES = Need(("federation.flat",), (False,))
 FLUCTUATION = Need(("resources.fluctuation",), ("on",))
+STEPS = Need(("client.algorithm",), ("sgd", "scaffold", "feddyn", "fednova"))  # a function takes its own
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
 BASIC: dict[str, tuple[Need, ...]] = {
     "federation.files": (FEDERATED,),
     "federation.association": (EDGES,),
     "federation.capacity": (EDGES,),
+    "client.algorithm": (FEDERATED,),
     "client.batch_norm": (FEDERATED,),
+    **{f"client.{key}": (STEPS,) for key in ("momentum", "weight_decay", "clip_norm", "optimizer")},
+    "data.augment": (STEPS,),
     "resources.slow_edge": (FEDERATED, EDGES),
     "resources.fluctuation_rho": (FLUCTUATION,),
     "resources.fluctuation_spread": (FLUCTUATION,),
@@ -42,7 +46,8 @@ BASIC: dict[str, tuple[Need, ...]] = {
     "mobility.repair_s": (FEDERATED, EDGES),
     "mobility.switching_cost": (FEDERATED, EDGES),
     "evaluate.clients": (FEDERATED,),
-    **{f"cloud.{key}": (SYNC,) for key in ("aggregate", "participants", "selection", "deadline_s", "quorum")},
+    **{f"cloud.{key}": (SYNC,) for key in ("aggregate", "participants", "selection", "optimizer")},
+    **{f"cloud.{key}": (SYNC,) for key in ("deadline_s", "quorum")},
     **{f"cloud.{key}": (ASYNC,) for key in ("concurrency", "mixing", "weighting", "threshold", "enforce")},
 }
 """The needs of keys that no part declares. A key that is not listed always applies."""
@@ -71,7 +76,10 @@ def _needs(version: int) -> dict[str, tuple[Need, ...]]:
 
 def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
     """Return why a key has no effect among these (complete, dotted) settings; empty if it has one."""
-    for need in needs().get(key, ()):
+    wanted_by = needs().get(key, ())
+    if key == "cloud.momentum" and settings["cloud.schedule"] == "sync":  # a part in each schedule reads it
+        wanted_by = (Need(("cloud.optimizer",), ("momentum",)),)
+    for need in wanted_by:
         if any(_meets(other, _value(other, settings), need.values) for other in need.keys):
             continue
         other, has = need.keys[0], settings[need.keys[0]]

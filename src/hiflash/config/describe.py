@@ -32,8 +32,9 @@ def describe_method(method: str) -> dict[str, str]:
     else:
         parts["schedule"] = f"sync ({cloud.participants} {'clients' if flat else 'edges'})"
         parts["selection"] = cloud.selection
-        parts["mixing"] = "mean by samples"
-    parts["client"] = f"SGD (mu {client.mu:g})" if client.mu else "SGD"
+        parts["mixing"] = "mean by samples" if cloud.optimizer == "none" else cloud.optimizer
+    name = client.optimizer.upper() if client.algorithm == "sgd" else client.algorithm
+    parts["client"] = f"{name} (mu {client.mu:g})" if client.mu else name
     return parts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from hiflash.config.keys import (
     Count,
@@ -14,7 +14,6 @@ from hiflash.config.keys import (
     PartSection,
     Positive,
     Seconds,
-    Section,
     Share,
     ShareOpen,
     as_tuple,
@@ -40,9 +39,12 @@ class FederationSection(PartSection):
     flat: bool = setting(False, "no edge tier: every client talks to the cloud itself")
 
 
-class ClientSection(Section):
+class ClientSection(PartSection):
     """What a client does with a model."""
 
+    algorithm: Annotated[str, OneOf(KINDS["client algorithm"].parts)] = setting(
+        "sgd", "what a client does with a model (docs/client_algorithms.md)"
+    )
     local_steps: Count = setting(3, "c, mini-batch SGD steps in a task")
     local_epochs: Count | NoneOr = setting("none", "passes over the client's data instead of local_steps")
     batch: Count = setting(60, "samples in a step")
@@ -56,6 +58,11 @@ class ClientSection(Section):
         "average", "local: every client keeps its own BatchNorm layers (FedBN)"
     )
     clip_norm: Positive | NoneOr = setting("none", "clip each step's gradient to this norm")
+    optimizer: Annotated[str, Field(pattern=r"^[A-Za-z]{1,40}$"), AfterValidator(str.lower)] = setting(
+        "sgd",
+        "what takes a client's steps; all but sgd need torch, and start anew in every task",
+        allowed='"sgd", or another optimiser of torch: "adam", "adamw", "rmsprop", ...',
+    )
 
 
 class Aggregation(PartSection):
@@ -93,6 +100,9 @@ class CloudSection(Aggregation):
     )
     deadline_s: Seconds | NoneOr = setting("none", "sync: virtual seconds until a round closes")
     quorum: Share = setting(0.5, "sync: share of a round that must deliver a usable model")
+    optimizer: Annotated[str, OneOf(KINDS["optimizer"].parts)] = setting(
+        "none", "sync: what moves the model along a round's change (docs/client_algorithms.md)"
+    )
     concurrency: Count | NoneOr = setting("none", "async: most edges (or flat clients) at the same time")
     mixing: Annotated[str, OneOf(KINDS["mixing"].parts)] = setting(
         "interpolate",

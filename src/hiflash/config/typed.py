@@ -69,6 +69,18 @@ class FederationSettings(TypedDict, total=False):
 class ClientSettings(TypedDict, total=False):
     """The section `client`: What a client does with a model."""
 
+    algorithm: Literal["feddyn", "fednova", "function", "scaffold", "sgd"] | str
+    """what a client does with a model (docs/client_algorithms.md)"""
+
+    feddyn_alpha: float
+    """feddyn: alpha, weight of the proximal term; the cloud divides by it"""
+
+    function: str
+    """function: the Python function that trains a model (docs/client_algorithms.md)"""
+
+    extra_values: int
+    """function: numbers in the arrays that it sends beside the model, counted both ways"""
+
     local_steps: int
     """c, mini-batch SGD steps in a task"""
 
@@ -101,6 +113,9 @@ class ClientSettings(TypedDict, total=False):
 
     clip_norm: float | Literal["none"]
     """clip each step's gradient to this norm"""
+
+    optimizer: str
+    """what takes a client's steps; all but sgd need torch, and start anew in every task"""
 
 
 class EdgeSettings(TypedDict, total=False):
@@ -176,6 +191,21 @@ class CloudSettings(TypedDict, total=False):
     quorum: float
     """sync: share of a round that must deliver a usable model"""
 
+    optimizer: Literal["none", "momentum", "adam", "yogi"] | str
+    """sync: what moves the model along a round's change (docs/client_algorithms.md)"""
+
+    lr: float | Literal["auto"]
+    """optimizer: learning rate; auto is 1 for momentum, 0.01 for adam and yogi"""
+
+    beta1: float
+    """optimizer adam and yogi: decay of the mean change"""
+
+    beta2: float
+    """optimizer adam and yogi: decay of the mean square"""
+
+    adaptivity: float
+    """optimizer adam and yogi: tau, added to the root of the mean square"""
+
     concurrency: int | Literal["none"]
     """async: most edges (or flat clients) at the same time"""
 
@@ -186,7 +216,7 @@ class CloudSettings(TypedDict, total=False):
     """async: weight of a fresh edge model"""
 
     momentum: float
-    """mixing delta: momentum of the changes"""
+    """mixing delta (async) or optimizer momentum (sync): momentum of the changes"""
 
     buffer: int
     """mixing buffer: K, updates in one group"""
@@ -403,7 +433,7 @@ class RaySettings(TypedDict, total=False):
 class Settings(TypedDict, total=False):
     """The keys and sections of a configuration, but for those that may also be objects."""
 
-    method: Literal["centralized", "fedavg", "fedprox", "tifl", "fedasync", "fedbuff", "fedat", "hierfavg", "hifl", "hiflash"] | str
+    method: Literal["centralized", "fedavg", "fedprox", "scaffold", "feddyn", "fednova", "fedavgm", "fedadam", "fedyogi", "tifl", "fedasync", "fedbuff", "fedat", "hierfavg", "hifl", "hiflash"] | str
     """which recipe runs"""
 
     seed: int

@@ -31,6 +31,7 @@ __all__ = [
     "clip_towards",
     "combine_clients",
     "krum",
+    "mean_steps",
     "trimmed_mean",
 ]
 
@@ -45,10 +46,12 @@ class Rule(Protocol):
         """Return the smallest number of models that the rule accepts."""
         ...
 
-    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
         """Return the combination of at least `least` finite models, all trained from `base`.
 
-        `counts` has the samples behind each model.
+        `counts` and `steps` have the samples and the local steps behind each model.
         """
         ...
 
@@ -59,7 +62,9 @@ class Mean:
 
     least = 1
 
-    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
         """Return the mean."""
         if len(models) == 1:  # it is its own mean; flat methods have one client per edge
             return models[0]
@@ -72,7 +77,9 @@ class Median:
 
     least = 1
 
-    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
         """Return the median; of an even number, the mean of the two in the middle."""
         return trimmed_mean(models, (len(models) - 1) // 2)
 
@@ -84,7 +91,9 @@ class TrimmedMean:
     trim: float
     least = 1
 
-    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
         """Return the trimmed mean."""
         return trimmed_mean(models, math.floor(self.trim * len(models) + 1e-9))  # 0.29 * 100 is below 29
 
@@ -105,7 +114,9 @@ class Krum:
         """
         return max(2 * self.byzantine + 3, self.byzantine + 2 + self.keep)
 
-    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
         """Return the mean of the chosen models."""
         return krum(models, self.byzantine, self.keep)
 
@@ -117,7 +128,9 @@ class NormClip:
     clip_norm: float
     least = 1
 
-    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
         """Return the mean of the clipped models."""
         return MEAN.combine([clip_towards(base, model, self.clip_norm) for model in models], counts, base)
 
@@ -136,8 +149,15 @@ def combine_clients(
     usable = sorted((u for u in updates if finite(u.weights)), key=lambda u: u.client)
     if len(usable) < max(quorum, rule.least):
         return None
-    model = rule.combine([u.weights for u in usable], [u.examples for u in usable], base)
+    model = rule.combine(
+        [u.weights for u in usable], [u.examples for u in usable], base, [u.steps for u in usable]
+    )
     return model, tuple(u.client for u in usable)
+
+
+def mean_steps(updates: Sequence[ClientUpdate]) -> float:
+    """Return the mean of the local steps behind client models, weighted by samples."""
+    return sum(u.examples * u.steps for u in updates) / sum(u.examples for u in updates)
 
 
 def trimmed_mean(models: Sequence[Weights], trimmed: int) -> Weights:

@@ -168,7 +168,14 @@ def _without_tiers(config: Any) -> str | None:
 
 
 ALPHA = Key("alpha", float, default=0.7, above=0, high=1, about="async: weight of a fresh edge model")
-MOMENTUM = Key("momentum", float, default=0.0, low=0, below=1, about="mixing delta: momentum of the changes")
+MOMENTUM = Key(
+    "momentum",
+    float,
+    default=0.0,
+    low=0,
+    below=1,
+    about="mixing delta (async) or optimizer momentum (sync): momentum of the changes",
+)
 BUFFER = Key(
     "buffer", int, default=10, low=1, high=10_000_000, about="mixing buffer: K, updates in one group"
 )

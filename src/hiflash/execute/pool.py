@@ -173,7 +173,7 @@ class WorkerPool(Tester):
             if entry.missing:
                 return
         results = [result for result in entry.results if result is not None]
-        model = close_round(self.rules, entry.work, before, results)
+        model = close_round(self.rules, entry.work, before, tasks, results)
         with self._changed:
             entry.model, entry.done, entry.results = model, True, []
             for follower in entry.followers:

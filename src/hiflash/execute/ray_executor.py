@@ -20,7 +20,7 @@ from hiflash.execute.executor import EdgeModel, RoundWork
 from hiflash.execute.ray_cluster import RayConnection
 from hiflash.execute.ray_worker import Setup, assignment_of, evaluate_spans, run_round, train_task
 from hiflash.execute.tester import Tester
-from hiflash.messages import ClientTask, Weights
+from hiflash.messages import ClientTask, Extra, Weights
 from hiflash.train.task import TaskResult
 
 __all__ = ["RayExecutor"]
@@ -99,7 +99,10 @@ class RayExecutor(Tester):
             return None
         # Copies: the object store keeps an object as long as an array refers to it.
         kept = {client: np.array(values) for client, values in model.kept.items()}
-        return replace(model, weights=np.array(model.weights), kept=kept)  # type: ignore[no-any-return]
+        states = {client: _copied(state) for client, state in model.states.items()}
+        return replace(  # type: ignore[no-any-return]
+            model, weights=np.array(model.weights), kept=kept, states=states, extra=_copied(model.extra)
+        )
 
     def leases(self) -> list[int]:
         """Return the leases that have rounds here."""
@@ -194,6 +197,10 @@ class RayExecutor(Tester):
             return list(self._ray.get(references))
         except self._ray.exceptions.RayError as error:
             raise RunError(f"Ray could not run a task: {_reason(error)}") from error
+
+
+def _copied(arrays: Extra) -> Extra:
+    return {name: np.array(array) for name, array in arrays.items()}
 
 
 def _reason(error: Any) -> str:

@@ -21,6 +21,7 @@ from hiflash.train.task import Solver, TaskResult, WorkerTrainer
 if TYPE_CHECKING:
     from torch import nn
 
+    from hiflash.train.function import OwnTraining
     from hiflash.train.tasks import Task
 
 __all__ = ["Setup", "evaluate_spans", "run_round", "train_task"]
@@ -34,8 +35,8 @@ class Setup:
     """The shared input of all tasks of a run. The object store holds it once, as arrays.
 
     `trainer` names a trainer that works on the machine that started the run. Ray serialises `make_model`:
-    a built-in model as its name, a user's own model as the user's code. `arrays` are x, y, x_test and y_test;
-    the test set has `test_size` samples, and those that clients hold out follow it.
+    a built-in model as its name, a user's own model or training function as the user's code. `arrays` are x,
+    y, x_test and y_test; the test set has `test_size` samples, and those that clients hold out follow it.
     """
 
     trainer: str
@@ -47,6 +48,7 @@ class Setup:
     task: Task
     rules: RoundRules
     plugins: tuple[str, ...] = ()
+    own: OwnTraining | None = None
 
     def make_trainer(self) -> WorkerTrainer:
         """Return a trainer that computes on one thread and reads the data in place."""
@@ -65,6 +67,7 @@ class Setup:
             self.make_model,
             Samples(x, y, self.indices, x_test, y_test, self.task),
             self.solver,
+            self.own,
         )()
 
 
@@ -74,7 +77,8 @@ def run_round(setup: Sequence[Any], start: Weights | EdgeModel | None, work: Rou
         return None
     trainer, rules = _of(setup)
     before = start if isinstance(start, EdgeModel) else EdgeModel(start)
-    return close_round(rules, work, before, trainer.train(start_round(rules, work, before)))
+    tasks = start_round(rules, work, before)
+    return close_round(rules, work, before, tasks, trainer.train(tasks))
 
 
 def assignment_of(task: ClientTask) -> Assignment:

@@ -15,6 +15,7 @@ from hiflash.core.association.parts import ASSOCIATIONS
 from hiflash.core.attack import ATTACKS
 from hiflash.core.compression import COMPRESSIONS
 from hiflash.core.mixing import MIXINGS
+from hiflash.core.optimizers import OPTIMIZERS
 from hiflash.core.registry import Key, Part, discover
 from hiflash.core.selection import SELECTIONS
 from hiflash.core.thresholds.agent import AgentPolicy
@@ -101,6 +102,7 @@ AGENT = Part(  # not in core, because an agent is a file
     reads=("threshold_max",),
 )
 
+ALGORITHMS: dict[str, Part] = discover("hiflash.core.algorithms")
 THRESHOLDS: dict[str, Part] = {**discover("hiflash.core.thresholds"), AGENT.name: AGENT}
 
 STATE = ("snapshot", "restore")
@@ -114,6 +116,15 @@ KINDS: dict[str, Kind] = {
             ASSOCIATIONS,
             "config, scene",
             "the clients of each edge, as lists",
+        ),
+        Kind(
+            "client algorithm",
+            ("client.algorithm",),
+            ALGORITHMS,
+            "config",
+            "a `ClientAlgorithm`: what clients do with a model",
+            ("traffic", "before", "after", "cloud", "rule"),
+            ("keeps", "gathers"),
         ),
         Kind(
             "aggregate",
@@ -131,6 +142,14 @@ KINDS: dict[str, Kind] = {
             "config, peers",
             "what chooses the participants of synchronous rounds",
             ("wants_recall", "observe", "choose", *STATE),
+        ),
+        Kind(
+            "optimizer",
+            ("cloud.optimizer",),
+            OPTIMIZERS,
+            "config, trained",
+            "an optimiser of the cloud for synchronous rounds",
+            ("step", *STATE),
         ),
         Kind(
             "mixing",

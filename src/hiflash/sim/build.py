@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hiflash.config import Config
 from hiflash.core.aggregation import combine_clients
+from hiflash.core.algorithms.algorithm import ClientAlgorithm
 from hiflash.core.association.strategies import random_association
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
@@ -76,10 +77,12 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     by_size = {size: workload_of(config, size) for size in np.unique(population.examples).tolist()}
     workloads = [by_size[size] for size in population.examples.tolist()]
     download, upload = (chosen(config, f"wan.{way}").build(config, spec) for way in ("download", "upload"))
-    payloads = Payloads.of(4 * spec.size, download, upload)
+    algorithm: ClientAlgorithm = make("client algorithm", config)
+    beside = algorithm.traffic(start.trained, flat=config.federation.flat, exact=upload is None)
+    payloads = Payloads.of(4 * spec.size, download, upload, beside)
     world = _world(config, population, spec.size, payloads)
     training = _training(materials, workloads, Uplink(upload, spec))
-    rules = _edge_rules(config, trains=training.trains)
+    rules = _edge_rules(config, trains=training.trains, gathers=algorithm.gathers)
     edges = [
         Edge(
             index,
@@ -87,7 +90,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
             workloads,
             rules,
             world.estimates(index, rules.clients_per_round),
-            aggregate=partial(combine_clients, rule=aggregate(config, "edge")),
+            aggregate=partial(combine_clients, rule=algorithm.rule(aggregate(config, "edge"), start.trained)),
         )
         for index, cluster in enumerate(population.clusters)
     ]
@@ -103,7 +106,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         name: _number(getattr(config.stop, name)) for name in ("communications", "client_steps", "virtual_s")
     }
     return Simulator(
-        _cloud(config, start, edges, slotted, population, world, downlink),
+        _cloud(config, start, edges, slotted, population, world, downlink, algorithm, trains=training.trains),
         edges,
         world,
         Ledger(len(edges), payloads, prices, flat=config.federation.flat, synchronous=synchronous),
@@ -148,10 +151,15 @@ def _cloud(
     population: Population,
     world: World,
     download: Downlink,
+    algorithm: ClientAlgorithm,
+    *,
+    trains: bool,
 ) -> Cloud:
     cloud, seed = config.cloud, config.seed
     examples = {edge.edge: edge.examples for edge in edges}
     norm_bound = _number(cloud.norm_bound) or math.inf
+    # Without training clients have no states.
+    side = algorithm.cloud(start.trained, config.federation.clients) if trains else None
     if cloud.schedule == "sync":
         return SyncCloud(
             start.weights,
@@ -159,9 +167,11 @@ def _cloud(
             selection=make("selection", config, _peers(population, world)),
             deadline_s=_number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
-            rule=aggregate(config, "cloud"),
+            rule=algorithm.rule(aggregate(config, "cloud"), start.trained),
+            optimizer=make("optimizer", config, start.trained),
             norm_bound=norm_bound,
             download=download,
+            side=side,
         )
     return AsyncCloud(
         start.weights,
@@ -176,6 +186,7 @@ def _cloud(
         cost_unit_s=world.cost_unit_s,
         norm_bound=norm_bound,
         download=download,
+        side=side,
     )
 
 
@@ -188,7 +199,7 @@ def _peers(population: Population, world: World) -> Peers:
     return Peers(clusters, population.labels, latency_s)
 
 
-def _edge_rules(config: Config, *, trains: bool) -> EdgeRules:
+def _edge_rules(config: Config, *, trains: bool, gathers: str) -> EdgeRules:
     edge = config.edge
     return EdgeRules(
         edge_rounds=edge.edge_rounds,
@@ -200,6 +211,7 @@ def _edge_rules(config: Config, *, trains: bool) -> EdgeRules:
         least=aggregate(config, "edge").least,
         asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
         trains=trains,
+        gathers=gathers,
     )
 
 
@@ -214,9 +226,14 @@ def _mobility(
 ) -> Mobility:
     mobility, federation, resources = config.mobility, config.federation, population.resources
     reach = None if federation.reach == "all" else min(federation.reach, federation.edges)
-    paths = Paths(resources.all_send_s, resources.moved_send_s, flat=False, reach=reach)
+    hop = _hop(world.payloads, flat=federation.flat)
+    paths = Paths(
+        lambda: resources.all_send_s() * hop,
+        lambda move: resources.moved_send_s(move) * hop,
+        flat=False,
+        reach=reach,
+    )
     if federation.flat:
-        hop = _flat_hop(world.payloads)
         paths = Paths(
             lambda: resources.best_send_s * hop,
             lambda move: resources.moved_send_s(move).min() * hop,
@@ -244,9 +261,7 @@ def _mobility(
 def _world(config: Config, population: Population, values: int, payloads: Payloads) -> World:
     resources, edges = config.resources, config.federation.edges
     compute_s = population.resources.compute_s
-    clusters, hop = population.edge_clusters, 1.0
-    if config.federation.flat:
-        hop = _flat_hop(payloads)
+    clusters, hop = population.edge_clusters, _hop(payloads, flat=config.federation.flat)
     slowed = np.ones(len(compute_s))
     slowed[clusters[0]] = resources.slow_edge
     return World(
@@ -277,9 +292,9 @@ def _usual_clusters(config: Config, population: Population) -> list[list[int]]:
     )
 
 
-def _flat_hop(payloads: Payloads) -> float:
-    """Return upload size over model size: a flat client's access hop carries an upload, not a whole model."""
-    return payloads.up / payloads.model
+def _hop(payloads: Payloads, *, flat: bool) -> float:
+    """Return what a client sends over its access hop, in models: a flat client sends its whole upload."""
+    return (payloads.up if flat else payloads.model + payloads.lan_up) / payloads.model
 
 
 def _links(config: Config, population: Population) -> list[WanLink]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiflash.config import Config
+from hiflash.core.algorithms.algorithm import ClientAlgorithm, Steps
 from hiflash.core.attack import Attack, draw_malicious
 from hiflash.core.metrics import Metric, find_metric
 from hiflash.data import Dataset
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from hiflash.execute.ray_executor import RayExecutor
+    from hiflash.train.function import OwnTraining
     from hiflash.train.tasks import Task
 
 __all__ = ["Federation", "build", "outline", "survey"]
@@ -123,8 +125,12 @@ def build(
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
     indices: Sequence[Any] | None = None,
+    train: Callable[..., Any] | None = None,
 ) -> Federation:
-    """Return the federation of a configuration, with a user's own `data`, `model` and `indices` if given."""
+    """Return the federation of a configuration, with a user's own `data`, `model` and `indices` if given.
+
+    `train` is a user's own training function, where the configuration names none.
+    """
     from hiflash.train.models import batch_norm_spans, initial_weights
 
     data, name, make = _materials(config, data, model)
@@ -142,8 +148,9 @@ def build(
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a placeholder: without training nothing reads the model
         return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None, task)
-    pool = _pool(config, data, population, make, local, task)
-    return Federation(config, data, population, name, StartModel(initial, spec, trainable), pool, task, local)
+    start = StartModel(initial, spec, trainable)
+    pool = _pool(config, data, population, make, _round_rules(config, local, trainable), task, train)
+    return Federation(config, data, population, name, start, pool, task, local)
 
 
 def survey(config: Config) -> tuple[Dataset | None, Population]:
@@ -236,8 +243,9 @@ def _pool(
     data: Dataset,
     population: Population,
     make: Callable[[], nn.Module],
-    local: Spans,
+    rules: RoundRules,
     task: Task,
+    train: Callable[..., Any] | None,
 ) -> WorkerPool | RayExecutor:
     """Return the workers of the executor that the configuration asks for."""
     import torch
@@ -251,7 +259,6 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    rules = RoundRules(aggregate(config, "edge"), _attack(config), local)
     x_array, y_array, *tested = _arrays(config, data, population, task)
     x_array, y_array, indices = rules.attack.poison(x_array, y_array, population.split.indices, data.classes)
     arrays = (x_array, y_array, *tested)
@@ -265,8 +272,10 @@ def _pool(
         weight_decay=client.weight_decay,
         clip_norm=math.inf if client.clip_norm == "none" else client.clip_norm,
         augment=config.data.augment,
+        optimizer=client.optimizer,
     )
-    make_trainer = choose_trainer(config.trainer, make, samples, solver)
+    own = _own_training(config, train)
+    make_trainer = choose_trainer(config.trainer, make, samples, solver, own)
     if config.executor == "local":
         return WorkerPool(make_trainer, workers, len(data.y_test), rules)
     from hiflash.execute.ray_cluster import connect
@@ -274,7 +283,7 @@ def _pool(
     from hiflash.execute.ray_worker import Setup
 
     trainer = make_trainer().name
-    setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, config.plugins)
+    setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, config.plugins, own)
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
@@ -289,6 +298,28 @@ def _arrays(config: Config, data: Dataset, population: Population, task: Task) -
         held = np.concatenate(population.held_out)  # after the test set, each client one span
         x_test, y_test = np.concatenate([x_test, x[held]]), np.concatenate([y_test, y[held]])
     return [x, y, x_test, y_test]
+
+
+def _round_rules(config: Config, local: Spans, trained: int) -> RoundRules:
+    client = config.client
+    algorithm: ClientAlgorithm = make_part("client algorithm", config)
+    counter = Steps(client.momentum, client.mu) if client.optimizer == "sgd" else Steps()
+    rule = algorithm.rule(aggregate(config, "edge"), trained)
+    return RoundRules(rule, _attack(config), local, algorithm, counter, trained)
+
+
+def _own_training(config: Config, train: Callable[..., Any] | None) -> OwnTraining | None:
+    """Return the user's own training function, from the configuration or from Python."""
+    from hiflash.train.function import OwnTraining, import_function
+
+    client = config.client
+    if client.algorithm != "function" or config.cloud.schedule == "centralized":
+        return None
+    if client.function == "own" and train is None:
+        raise ConfigError("client.function is own: pass the function in Python, hiflash.run(..., train=...)")
+    function = import_function(client.function) if train is None else train
+    epochs = None if client.local_epochs == "none" else client.local_epochs
+    return OwnTraining(function, epochs, client.extra_values)
 
 
 def _attack(config: Config) -> Attack:

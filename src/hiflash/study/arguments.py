@@ -111,6 +111,18 @@ def _indices(value: object) -> str | None:
     return None if lists else "must be a list with the sample indices of every client, [[0, 5], [3, 4], ...]"
 
 
+def _train(value: object) -> str | None:
+    if not callable(value):
+        return "must be a function train(model, data, context)"
+    try:
+        inspect.signature(value).bind(None, None, None)
+    except TypeError as error:
+        return f"must take three arguments, train(model, data, context) ({error})"
+    except ValueError:  # a builtin does not say what it takes
+        return None
+    return None
+
+
 def _function(value: object) -> str | None:
     return None if callable(value) else "must be a function"
 
@@ -220,6 +232,7 @@ CHECKS: dict[str, Callable[[Any], str | None]] = {
     "federation": _federation,
     "own_federation": _own_federation,
     "indices": _indices,
+    "train": _train,
     "progress": _function,
     "pause": _function,
     "processes": _processes,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.agents import acting_agent
 from hiflash.config import Config
+from hiflash.config.settings import flatten
 from hiflash.core.metrics import ACCURACY
 from hiflash.data import Dataset
 from hiflash.data.federation import FederationData, remember
@@ -39,6 +40,7 @@ def run(
     model: nn.Module | Callable[[], nn.Module] | ModelSettings | Mapping[str, Any] | None = None,
     federation: FederationData | FederationSettings | Mapping[str, Any] | None = None,
     indices: Sequence[Any] | None = None,
+    train: Callable[..., Any] | None = None,
     directory: str | Path | None = None,
     observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
@@ -48,7 +50,8 @@ def run(
 
     `config` is a `Config` or the path of a TOML file; `settings` override it (`method="fedavg"`,
     `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data`, `model` and `federation` may also be your own.
-    With a `directory` everything is saved there and the run can be resumed; without, nothing is written.
+    `train(model, data, context)` is your own training of a client (docs/client_algorithms.md). With a
+    `directory` everything is saved there and the run can be resumed; without, nothing is written.
     `observers` follow the run: objects of your own, or names of trackers. `pause` is asked between events:
     true saves the state and raises `Paused`.
     """
@@ -58,6 +61,7 @@ def run(
         model=model,
         federation=federation,
         indices=indices,
+        train=train,
         directory=directory,
         observers=observers,
         pause=pause,
@@ -72,9 +76,9 @@ def run(
         given["model"], model = model, None
     if isinstance(federation, Mapping):
         given["federation"], federation = federation, None
-    chosen = _config(config, given, data, model, federation)
+    chosen = _config(config, given, data, model, federation, train)
     audience = audience_of(observers)
-    built = build(chosen, data, model, indices)
+    built = build(chosen, data, model, indices, train)
     try:
         if directory is None:
             return _go(built, None, audience, pause)
@@ -97,6 +101,7 @@ def resume(
     model: nn.Module | Callable[[], nn.Module] | None = None,
     federation: FederationData | None = None,
     indices: Sequence[Any] | None = None,
+    train: Callable[..., Any] | None = None,
     observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
 ) -> Result:
@@ -111,6 +116,7 @@ def resume(
         own_model=model,
         own_federation=federation,
         indices=indices,
+        train=train,
         observers=observers,
         pause=pause,
     )
@@ -129,7 +135,7 @@ def resume(
         config = Config.load(folder.path / "config.toml", overrides)
         audience = audience_of(observers)
         state = folder.load()
-        built = build(config, data, model, indices)
+        built = build(config, data, model, indices, train)
         try:
             return _go(built, folder, audience, pause, state)
         finally:
@@ -286,9 +292,12 @@ def _config(
     data: Dataset | None,
     model: object,
     federation: FederationData | None,
+    train: object,
 ) -> Config:
-    own = {"data.name": data, "model.name": model}
-    settings = {**settings, **{key: "own" for key, value in own.items() if value is not None}}
+    own = {"data.name": data, "model.name": model, "client.function": train}
+    settings = {**flatten(settings), **{key: "own" for key, value in own.items() if value is not None}}
+    if train is not None:
+        settings = {"client.algorithm": "function", **settings}
     if federation is not None:
         settings["federation.files"] = remember(federation)
     chosen = config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)

@@ -45,6 +45,11 @@ class StackedTrainer(TorchTrainer):
     whole_rounds = True
 
     def __init__(self, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> None:
+        if solver.optimizer != "sgd":
+            raise ConfigError(
+                f'trainer stacked takes SGD steps, and client.optimizer is "{solver.optimizer}"; '
+                'use trainer = "torch"'
+            )
         super().__init__(make_model, samples, solver)
         module = self.flat.module
         self._parameters = dict(module.named_parameters())
@@ -79,7 +84,9 @@ class StackedTrainer(TorchTrainer):
         place = {key: number for number, key in enumerate(models)}
         stacked = torch.from_numpy(np.stack(list(models.values()), dtype=np.float32)).to(device)
         values = stacked[[place[id(task.weights)] for task in tasks]]
-        anchors = values[:, :trainable].clone() if solver.mu else None
+        corrections = self._corrections(tasks)
+        mus = torch.tensor([solver.mu + task.mu for task in tasks], device=device)[:, None]
+        anchors = values[:, :trainable].clone() if mus.any() else None
         velocity = torch.zeros_like(values[:, :trainable]) if solver.momentum else None
         rates = torch.tensor([task.lr for task in tasks], dtype=torch.float32, device=device)[:, None]
         losses = torch.zeros(len(tasks), tasks[0].steps, device=device)
@@ -92,8 +99,10 @@ class StackedTrainer(TorchTrainer):
                 change, loss, statistics = self._step(state, x, y, shares)
                 if solver.clip_norm < math.inf:
                     change.mul_(clip_factor(change, solver.clip_norm))
+                if corrections is not None:  # an algorithm's: u -= eta (g + v + mu (u - w))
+                    change.add_(corrections[rows])
                 if anchors is not None:  # FedProx: u -= eta (g + mu (u - w))
-                    change.add_(trained - anchors[rows], alpha=solver.mu)
+                    change.add_(mus[rows] * (trained - anchors[rows]))
                 if solver.weight_decay:
                     change.add_(trained, alpha=solver.weight_decay).masked_fill_(self.flat.frozen, 0)
                 if velocity is not None:  # as in torch.optim.SGD, zero at the start of every task
@@ -105,6 +114,14 @@ class StackedTrainer(TorchTrainer):
             TaskResult(row.copy(), total / task.steps)
             for row, total, task in zip(values.cpu().numpy(), sums, tasks, strict=True)
         ]
+
+    def _corrections(self, tasks: Sequence[ClientTask]) -> Tensor | None:
+        """Return the tasks' corrections, a row for each task, None if no task has one."""
+        if all(task.correction is None for task in tasks):
+            return None
+        none = np.zeros(self.flat.trainable, np.float32)
+        rows = [none if task.correction is None else task.correction for task in tasks]
+        return torch.from_numpy(np.stack(rows)).to(self.samples.x.device)
 
     def _groups(self, batches: Sequence[np.ndarray]) -> list[list[int]]:
         """Return groups of rows that can train together: all rows, unless padding enters batch statistics."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,10 +17,11 @@ from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
 from hiflash.train.models import FlatModel, check_output
+from hiflash.train.optimizers import check_optimizer, make_optimizer
 from hiflash.train.task import Solver, TaskResult
 from hiflash.train.tasks import Classification, Task
 
-__all__ = ["Samples", "TorchTrainer", "clip_factor", "resolve_device", "task_batches"]
+__all__ = ["Samples", "TorchTrainer", "clip_factor", "drawing", "resolve_device", "task_batches"]
 
 EVALUATION_BATCH = 500
 PROBE_SAMPLES = 4
@@ -64,6 +66,13 @@ def task_batches(task: ClientTask, part: np.ndarray, batch: int) -> list[np.ndar
     return batches
 
 
+@contextmanager
+def drawing(device: torch.device) -> Iterator[None]:
+    """Give this thread torch's generator, which all threads share, and restore it afterwards."""
+    with _drawing, torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
 def clip_factor(gradient: Tensor, clip_norm: float) -> Tensor:
     """Return the factor that clips each gradient to the norm `clip_norm`, as torch's `clip_grad_norm_` does.
 
@@ -81,6 +90,7 @@ class TorchTrainer:
     whole_rounds = False
 
     def __init__(self, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> None:
+        check_optimizer(solver)
         self.samples = samples
         self.solver = solver
         self.flat = FlatModel(make_model(), samples.x.device)
@@ -109,7 +119,10 @@ class TorchTrainer:
         flat.load(task.weights)
         flat.module.train()
         trained = flat.values[: flat.trainable]
-        anchor = trained.clone() if solver.mu else None
+        mu = solver.mu + task.mu
+        anchor = trained.clone() if mu else None
+        correction = None if task.correction is None else torch.from_numpy(task.correction).to(trained.device)
+        optimizer = make_optimizer(solver, flat.module, task.lr)
         velocity: Tensor | None = None
         loss_sum = 0.0
         for number, batch in enumerate(task_batches(task, part, solver.batch)):
@@ -124,8 +137,13 @@ class TorchTrainer:
             loss_sum += loss.item()
             if solver.clip_norm < math.inf:
                 flat.gradient.mul_(clip_factor(flat.gradient, solver.clip_norm))
+            if correction is not None:  # an algorithm's: u -= eta (g + v + mu (u - w))
+                flat.gradient.add_(correction)
             if anchor is not None:  # FedProx: u -= eta (g + mu (u - w))
-                flat.gradient.add_(trained - anchor, alpha=solver.mu)
+                flat.gradient.add_(trained - anchor, alpha=mu)
+            if optimizer is not None:
+                optimizer.step()
+                continue
             if solver.weight_decay:
                 flat.gradient.add_(trained, alpha=solver.weight_decay).masked_fill_(flat.frozen, 0)
             if solver.momentum:  # as in torch.optim.SGD, anew in every task
@@ -142,8 +160,7 @@ class TorchTrainer:
         if not self._draws:
             return self.flat.module(x)  # type: ignore[no-any-return]
         seed = int(rng(task.seed, "layers", task.client, step).integers(2**63))
-        # All threads share torch's generator: only one of them may draw at a time.
-        with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+        with drawing(x.device):
             torch.manual_seed(seed)
             return self.flat.module(x)  # type: ignore[no-any-return]
 
@@ -154,7 +171,7 @@ class TorchTrainer:
         start = self.flat.weights()
         self.flat.module.train()
         try:
-            with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            with drawing(x.device):
                 before = _generator_state(x.device)
                 outputs = self.flat.module(x[_probe_rows(x)])
                 draws = not torch.equal(before, _generator_state(x.device))
@@ -182,7 +199,7 @@ class TorchTrainer:
             return
         x = self.samples.x
         try:
-            with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            with drawing(x.device):
                 self.flat.module(x[:1])
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):

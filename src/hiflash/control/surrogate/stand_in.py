@@ -68,6 +68,11 @@ def check_representable(config: Config) -> None:
         problems.append(
             'a surrogate follows one model, and client.batch_norm = "local" makes many; leave it out'
         )
+    if config.client.algorithm != "sgd":
+        problems.append(
+            "a surrogate models plain SGD, and knows no states or corrections; leave out client.algorithm = "
+            f'"{config.client.algorithm}"'
+        )
     if config.attack.kind != "none":
         problems.append("a surrogate cannot model malicious clients; leave out attack.*")
     if config.edge.aggregate != "mean":
