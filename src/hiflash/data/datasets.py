@@ -14,8 +14,8 @@ from .femnist import FEMNIST
 from .files import Found, Source, places
 from .flights import FLIGHTS
 from .mnist import MNIST, MNIST5K
-from .shakespeare import SHAKESPEARE
 from .shakespeare import SETTINGS as SHAKESPEARE_SETTINGS
+from .shakespeare import SHAKESPEARE
 
 __all__ = [
     "DATASETS",
