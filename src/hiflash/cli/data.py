@@ -31,14 +31,23 @@ def add(commands: Any) -> None:
 
 
 def _data(options: argparse.Namespace) -> int:
+    from rich.box import SIMPLE
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from hiflash.study.catalogue import check_dataset, list_datasets
 
     console = Console()
     if options.action == "list":
-        table = Table("dataset", "samples", "classes", "found in", "note")
+        table = Table(
+            Column("dataset", no_wrap=True),
+            Column("samples", max_width=9),
+            "classes",
+            Column("found in", overflow="fold", ratio=1),
+            Column("note", ratio=2),
+            box=SIMPLE,
+            show_edge=False,
+        )
         for row in list_datasets(options.directory):
             table.add_row(
                 row.name, row.samples or "-", str(row.classes or "-"), str(row.path or "-"), row.note
