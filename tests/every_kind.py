@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 import hiflash
-from hiflash import Key, Part
-from hiflash.core.attack import Attack
+from hiflash import Attack, Key, Part
 from tiny import make_tiny_data
 
 

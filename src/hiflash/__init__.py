@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from hiflash.config.register import register, register_method
     from hiflash.config.typed import AllSettings, Settings
     from hiflash.control.environment import StalenessEnv
+    from hiflash.core.aggregation import Rule
+    from hiflash.core.association.parts import Scene
+    from hiflash.core.attack import Attack
     from hiflash.core.compression import Codec
     from hiflash.core.mixing import Mixing
     from hiflash.core.registry import Key, Part
-    from hiflash.core.selection import Selection
+    from hiflash.core.selection import Peers, Selection
     from hiflash.core.state import Stateful
     from hiflash.core.thresholds.agent import Agent
     from hiflash.core.thresholds.policy import REFUSE, CloudView, LeaseView, ThresholdPolicy, admits
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from hiflash.data import Dataset, Partition
     from hiflash.data import load as load_dataset
     from hiflash.data import partition as partition_samples
+    from hiflash.data.partition import Samples as PartitionSamples
     from hiflash.errors import (
         ConfigError,
         DamageError,
@@ -56,7 +60,7 @@ if TYPE_CHECKING:
     from hiflash.sim.result import Result
     from hiflash.study.associate import AssociationStudy, associate
     from hiflash.study.calibrate import Calibration, calibrate
-    from hiflash.study.catalogue import check_dataset, fetch_dataset, list_datasets, list_methods
+    from hiflash.study.catalogue import check_dataset, fetch_dataset, list_datasets, list_methods, list_parts
     from hiflash.study.cells import Cell
     from hiflash.study.compare import Comparison, compare
     from hiflash.study.evaluate_agent import evaluate_agent
@@ -74,6 +78,7 @@ __all__ = [
     "AllSettings",
     "Assignment",
     "AssociationStudy",
+    "Attack",
     "Calibration",
     "Cell",
     "CheckIn",
@@ -97,12 +102,16 @@ __all__ = [
     "Observer",
     "Part",
     "Partition",
+    "PartitionSamples",
     "Paused",
+    "Peers",
     "ProtocolError",
     "Refuse",
     "Result",
+    "Rule",
     "RunError",
     "RunInfo",
+    "Scene",
     "Selection",
     "Settings",
     "Spec",
@@ -127,6 +136,7 @@ __all__ = [
     "fetch_dataset",
     "list_datasets",
     "list_methods",
+    "list_parts",
     "load_dataset",
     "partition_samples",
     "register",
@@ -142,11 +152,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "REFUSE": "hiflash.core.thresholds.policy",
     "Agent": "hiflash.core.thresholds.agent",
     "AllSettings": "hiflash.config.typed",
     "Assignment": "hiflash.messages",
     "AssociationStudy": "hiflash.study.associate",
+    "Attack": "hiflash.core.attack",
     "Calibration": "hiflash.study.calibrate",
     "Cell": "hiflash.study.cells",
     "CheckIn": "hiflash.messages",
@@ -170,12 +180,17 @@ _HOMES = {
     "Observer": "hiflash.sim.observer",
     "Part": "hiflash.core.registry",
     "Partition": "hiflash.data",
+    "PartitionSamples": "hiflash.data.partition:Samples",
     "Paused": "hiflash.errors",
+    "Peers": "hiflash.core.selection",
     "ProtocolError": "hiflash.errors",
+    "REFUSE": "hiflash.core.thresholds.policy",
     "Refuse": "hiflash.messages",
     "Result": "hiflash.sim.result",
+    "Rule": "hiflash.core.aggregation",
     "RunError": "hiflash.errors",
     "RunInfo": "hiflash.sim.observer",
+    "Scene": "hiflash.core.association.parts",
     "Selection": "hiflash.core.selection",
     "Settings": "hiflash.config.typed",
     "Spec": "hiflash.weights",
@@ -200,6 +215,7 @@ _HOMES = {
     "fetch_dataset": "hiflash.study.catalogue",
     "list_datasets": "hiflash.study.catalogue",
     "list_methods": "hiflash.study.catalogue",
+    "list_parts": "hiflash.study.catalogue",
     "load_dataset": "hiflash.data:load",  # its name there
     "partition_samples": "hiflash.data:partition",  # its name there
     "register": "hiflash.config.register",

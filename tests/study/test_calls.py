@@ -151,7 +151,8 @@ def test_evaluate_agent(command: Command) -> None:
 
 def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(hiflash.list_methods()))
+    called = {"methods": hiflash.list_methods(), "parts": hiflash.list_parts()}
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(called))
 
 
 def test_datasets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

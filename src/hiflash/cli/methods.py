@@ -20,11 +20,9 @@ def add(commands: Any) -> None:
 
 
 def _methods(options: argparse.Namespace) -> int:
-    from hiflash.config.describe import describe_parts
-    from hiflash.study.catalogue import list_methods
+    from hiflash.study.catalogue import list_methods, list_parts
 
-    kinds = describe_parts()
-    rows = list_methods()
+    kinds, rows = list_parts(), list_methods()
     if options.json:
         print(json.dumps({"methods": rows, "parts": kinds}))
         return 0

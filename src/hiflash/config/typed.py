@@ -41,7 +41,7 @@ class FederationSettings(TypedDict, total=False):
     edges: int
     """M, edges that each own a cluster of clients"""
 
-    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid"]
+    association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid"] | str
     """which client belongs to which edge (docs/association.md)"""
 
     heterogeneity_weight: float
@@ -50,14 +50,14 @@ class FederationSettings(TypedDict, total=False):
     target_distribution: Literal["global", "uniform"]
     """LD_IID, the labels that a cluster should have"""
 
-    capacity: int | Literal["none"]
-    """most clients of an edge"""
-
     reach: int | Literal["all"]
     """edges that a client can reach: the ones with its best bandwidths"""
 
     classes_per_edge: int
     """edge-noniid: classes that an edge holds"""
+
+    capacity: int | Literal["none"]
+    """most clients of an edge"""
 
     flat: bool
     """no edge tier: every client talks to the cloud itself"""
@@ -103,7 +103,7 @@ class ClientSettings(TypedDict, total=False):
 class EdgeSettings(TypedDict, total=False):
     """The section `edge`: What an edge does with a lease."""
 
-    aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"]
+    aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"] | str
     """how the models of a round become one (a cloud's only if it is synchronous)"""
 
     trim: float
@@ -137,7 +137,7 @@ class EdgeSettings(TypedDict, total=False):
 class CloudSettings(TypedDict, total=False):
     """The section `cloud`: How the cloud schedules edges and takes in their models."""
 
-    aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"]
+    aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"] | str
     """how the models of a round become one (a cloud's only if it is synchronous)"""
 
     trim: float
@@ -158,7 +158,7 @@ class CloudSettings(TypedDict, total=False):
     participants: int
     """sync: edges (or flat clients) drawn for a round"""
 
-    selection: Literal["uniform", "tiers"]
+    selection: Literal["uniform", "tiers"] | str
     """sync: draw from all, or from one latency tier (TiFL)"""
 
     tiers: int
@@ -182,7 +182,13 @@ class CloudSettings(TypedDict, total=False):
     alpha: float
     """async: weight of a fresh edge model"""
 
-    weighting: Literal["exponential", "constant", "polynomial", "hinge"]
+    momentum: float
+    """mixing delta: momentum of the changes"""
+
+    buffer: int
+    """mixing buffer: K, updates in one group"""
+
+    weighting: Literal["exponential", "constant", "polynomial", "hinge"] | str
     """async: how the weight falls with staleness d"""
 
     penalty: float
@@ -193,12 +199,6 @@ class CloudSettings(TypedDict, total=False):
 
     hinge: Sequence[float]
     """weighting hinge: [a, b] in the factor 1 up to d = b, then 1 / (a (d - b) + 1)"""
-
-    momentum: float
-    """mixing delta: momentum of the changes"""
-
-    buffer: int
-    """mixing buffer: K, updates in one group"""
 
     threshold: int | Literal["inf", "parallel", "latency", "skip_slowest", "random", "uneven", "agent"] | str
     """async: how stale an upload may be, or the policy that decides it"""
@@ -231,7 +231,7 @@ class CloudSettings(TypedDict, total=False):
 class AttackSettings(TypedDict, total=False):
     """The section `attack`: What malicious clients do."""
 
-    kind: Literal["none", "sign_flip", "noise", "label_flip", "scale", "nan"]
+    kind: Literal["none", "sign_flip", "noise", "scale", "nan", "label_flip"] | str
     """what malicious clients send or learn instead"""
 
     share: float
@@ -287,10 +287,10 @@ class WanSettings(TypedDict, total=False):
     jitter: float
     """log-normal spread of transfer times"""
 
-    upload: Literal["none", "fp16", "int8", "topk"]
+    upload: Literal["none", "fp16", "int8", "topk"] | str
     """compression of models on the way to the cloud"""
 
-    download: Literal["none", "fp16", "int8", "topk"]
+    download: Literal["none", "fp16", "int8", "topk"] | str
     """compression of models on the way from the cloud"""
 
     topk: float
@@ -348,7 +348,7 @@ class StopSettings(TypedDict, total=False):
 class DataSettings(TypedDict, total=False):
     """The section `data`: The dataset, and its partition over the clients."""
 
-    name: Literal["mnist5k", "mnist", "cifar10", "femnist", "none"]
+    name: Literal["mnist5k", "mnist", "cifar10", "femnist"] | str | Literal["none"]
     """dataset; none goes with trainer = "none"."""
 
     partition: str
@@ -364,7 +364,7 @@ class DataSettings(TypedDict, total=False):
 class ModelSettings(TypedDict, total=False):
     """The section `model`: The model."""
 
-    name: Literal["auto", "lenet", "femnist_cnn", "resnet", "resnet18"]
+    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "resnet", "resnet18"] | str
     """model; auto takes the dataset's"""
 
 
@@ -408,6 +408,9 @@ class Settings(TypedDict, total=False):
 
     checkpoint_s: float
     """wall seconds between two checkpoints"""
+
+    plugins: Sequence[str]
+    """modules with parts of your own (docs/plugins.md)"""
 
     federation: FederationSettings | Mapping[str, Any]
 

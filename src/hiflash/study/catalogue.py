@@ -1,4 +1,4 @@
-"""What there is to choose from: methods and datasets, as `hiflash methods` and `hiflash data` show them."""
+"""What there is to choose from: methods, parts and datasets, as `hiflash methods` and `data` show them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hiflash.config.describe import describe_method
+from hiflash.config.describe import describe_method, describe_parts
 from hiflash.data import datasets
 from hiflash.data.datasets import CheckRow, DatasetRow
 from hiflash.data.fetch import Progress, fetch
 from hiflash.methods.recipes import METHODS
 from hiflash.study.arguments import check_arguments
 
-__all__ = ["check_dataset", "fetch_dataset", "list_datasets", "list_methods"]
+__all__ = ["check_dataset", "fetch_dataset", "list_datasets", "list_methods", "list_parts"]
 
 
 def list_methods() -> dict[str, dict[str, Any]]:
@@ -26,6 +26,15 @@ def list_methods() -> dict[str, dict[str, Any]]:
         name: {"about": recipe.about, "parts": describe_method(name), "settings": recipe.settings}
         for name, recipe in METHODS.items()
     }
+
+
+def list_parts() -> dict[str, dict[str, Any]]:
+    """Return every kind of part by name: the `keys` that choose a part, and the `parts` with their own keys.
+
+    >>> list_parts()["aggregate"]["parts"]["trimmed_mean"]["keys"]
+    ['edge.trim', 'cloud.trim']
+    """
+    return describe_parts()
 
 
 def list_datasets(directory: str | Path | None = None) -> list[DatasetRow]:
