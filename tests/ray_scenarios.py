@@ -156,7 +156,7 @@ def same(folder: Path) -> None:
         settings = {**train, "client.algorithm": "function", "client.extra_values": 2}
         settings |= {"stop.communications": 20}
         one = run(directory=folder / f"{name}-local", **settings)
-        assert one.metrics["tasks"] > 1
+        assert one.client_metrics["tasks"] > 1
         assert_same_run(one, run(directory=folder / f"{name}-ray", executor="ray", **settings))
     assert_same_run(local, run(directory=folder / "module", executor="ray", model=seeded_module()))
 

@@ -68,14 +68,14 @@ def test_state_arrays_and_metrics_survive_a_pause_and_any_number_of_workers(tmp_
         run(personal, tmp_path / "run", pause=lambda: next(asked) > 50, workers=2, **settings)
     resumed = hiflash.resume(tmp_path / "run", data=DATA, model=make_tiny_model, train=personal, workers=3)
     assert_same_run(whole, resumed)
-    assert set(whole.metrics) == {"loss", "tasks"}
-    assert whole.metrics["loss"] == 0.5
-    assert whole.metrics["tasks"] > 1  # clients remember
+    assert set(whole.client_metrics) == {"loss", "tasks"}
+    assert whole.client_metrics["loss"] == 0.5
+    assert whole.client_metrics["tasks"] > 1  # clients remember
     rows = [json.loads(line) for line in (tmp_path / "whole/events.jsonl").read_text().splitlines()]
     uploads = [row for row in rows if row["event"] == "upload"]
     assert uploads[0]["metrics"].keys() == {"loss", "tasks"}
     mean = np.mean([row["metrics"]["tasks"] for row in uploads if row["status"] != "rejected"])
-    assert whole.metrics["tasks"] == pytest.approx(mean)
+    assert whole.client_metrics["tasks"] == pytest.approx(mean)
     with pytest.raises(ConfigError, match=r"client.function is own: pass the function in Python"):
         run(**{"client.algorithm": "function", "client.function": "own"})
 

@@ -93,7 +93,7 @@ class Centralized(Stateful):
             "rejections": {},
             "grants_per_edge": [],
             "applied_per_edge": [],
-            "metrics": {},
+            "client_metrics": {},
             "response_latency_ms": 0.0,
             "waiting_ms": 0.0,
         }

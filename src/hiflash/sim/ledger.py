@@ -223,7 +223,7 @@ class Ledger(Stateful):
             "rejections": dict(self.rejections),
             "grants_per_edge": self.grants,
             "applied_per_edge": self.applied,
-            "metrics": {name: total / count for name, (total, count) in sorted(self.told.items())},
+            "client_metrics": {name: total / count for name, (total, count) in sorted(self.told.items())},
         }
 
     def mean_staleness(self) -> float:

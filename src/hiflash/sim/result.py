@@ -81,7 +81,7 @@ class Result:
     best: float | None = None
     chance: float | None = None
     clients: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
+    client_metrics: dict[str, float] = field(default_factory=dict)
     agent: str | None = None
     path: Path | None = None
     weights: Weights = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
