@@ -117,4 +117,5 @@ def _edges_bar(runs: int) -> Iterator[Callable[[int], None]]:
     try:
         yield progress
     finally:
-        bars.stop()
+        if paused is not None:  # stopping a bar that never began prints an empty line
+            bars.stop()
