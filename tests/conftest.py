@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import hiflash
+from hiflash.config import Config
 from hiflash.methods import plugins, registry
 from tiny import TINY, make_tiny_data, make_tiny_model
 
@@ -65,6 +66,7 @@ def parts_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(plugins, "_loaded", set(plugins._loaded))
     yield
     registry.restore(kept)
+    Config()  # whatever reads the sections of the class gets the former keys
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,7 @@ def test_a_function_that_repeats_plain_sgd_gives_the_same_run(model: Any) -> Non
     np.testing.assert_allclose(own.weights, plain.weights, atol=1e-5)
     assert own.accuracy == plain.accuracy
     assert own.wan_bytes == plain.wan_bytes
-    assert own.metrics == {}
+    assert own.client_metrics == {}
 
 
 @pytest.mark.usefixtures("no_figures")
