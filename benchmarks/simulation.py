@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,9 @@ def memory_growth_mb() -> float:
     """Return how much memory a run gains between cloud update 1,000 and 5,000 and more."""
     resident: dict[int, float] = {}
 
-    def watch(status: dict[str, Any]) -> None:
-        resident[status["version"]] = _resident_mb()
+    class Watch(hiflash.Observer):
+        def progress(self, run: hiflash.RunInfo, status: Mapping[str, Any]) -> None:
+            resident[status["version"]] = _resident_mb()
 
     hiflash.run(
         method="hifl",
@@ -95,7 +97,7 @@ def memory_growth_mb() -> float:
         federation={"clients": 30, "edges": 10},
         evaluate={"every": 1000},
         stop={"target": "none", "communications": 5500, "client_steps": "none"},
-        progress=watch,
+        observers=[Watch()],
     )
     early = [mb for version, mb in resident.items() if 1000 <= version < 1500]
     late = [mb for version, mb in resident.items() if version >= 5000]

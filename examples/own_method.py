@@ -3,17 +3,15 @@
 import numpy as np
 
 import hiflash
-from hiflash.core.state import Stateful
-from hiflash.methods.registry import weighting
 
 
-class Agreeing(Stateful):
+class Agreeing(hiflash.Stateful):
     """`w <- w + a (1 + cos) / 2 * delta`: an update counts the more, the more it follows the last one."""
 
     STATE = ("last",)  # what a resumed run needs
 
     def __init__(self, config: hiflash.Config) -> None:
-        self.alpha, self.weighting, self.last = config.cloud.alpha, weighting(config), None
+        self.alpha, self.weighting, self.last = config.cloud.alpha, hiflash.weighting(config), None
 
     def mix(self, weights, update, base, edge, staleness):
         """Return the next global model. If the cloud refuses that, it takes `last` back as well."""
@@ -28,7 +26,14 @@ def similarity(one, other) -> float:
     return np.dot(one, other) / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12)
 
 
-hiflash.register_mixing("agreeing", lambda config, trained: Agreeing(config))
+hiflash.register(
+    "mixing",
+    hiflash.Part(
+        "agreeing",
+        "adds the change, the more the better it agrees with the last one",
+        lambda config, trained: Agreeing(config),
+    ),
+)
 hiflash.register_method(
     "hifl_agreeing", "HiFL that trusts edges which agree", {"cloud.mixing": "agreeing", "cloud.alpha": 1.0}
 )

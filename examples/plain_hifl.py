@@ -17,8 +17,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import hiflash
-from hiflash.data import load, partition
-from hiflash.seeding import rng
+from hiflash import load_dataset, partition_samples, rng
 
 SEED, N, M, C, BATCH = 0, 20, 4, 3, 60  # N clients, M edges, C local updates in an edge round
 ETA, DECAY, DECAY_STEPS = 0.05, 0.9, 10  # the learning rate, and how it falls with a client's own updates
@@ -61,9 +60,9 @@ def mix(w: np.ndarray, w_m: np.ndarray, tau: int) -> np.ndarray:
 
 def hifl(events: list[dict[str, Any]]) -> np.ndarray:
     """Return the global model after these grants and uploads (Algorithm 1)."""
-    data = load("mnist5k")
+    data = load_dataset("mnist5k")
     x, y = torch.from_numpy(data.normalised()[0]), torch.from_numpy(data.y)
-    D = partition("noniid2", data.y, N, rng(SEED, "partition"), classes=10).indices
+    D = partition_samples("noniid2", data.y, N, rng(SEED, "partition"), classes=10).indices
     clusters = np.array_split(rng(SEED, "association").permutation(N), M)  # line 1
     torch.manual_seed(SEED)
     w, t_c = parameters_to_vector(network().parameters()).detach().numpy(), 0  # line 3

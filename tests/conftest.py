@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import hiflash
-from hiflash.methods import registry
-from hiflash.methods.recipes import METHODS
+from hiflash.config import Config
+from hiflash.methods import plugins, registry
 from tiny import TINY, make_tiny_data, make_tiny_model
 
 
@@ -28,12 +28,24 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run_tiny(tiny_data: hiflash.Dataset) -> Callable[..., hiflash.Result]:
-    def run(method: str = "hifl", directory: Path | None = None, pause: Any = None, **settings: Any) -> Any:
+    def run(
+        method: str = "hifl",
+        directory: Path | None = None,
+        pause: Any = None,
+        observers: Any = None,
+        **settings: Any,
+    ) -> Any:
         settings = {**TINY, **{key.replace("__", "."): value for key, value in settings.items()}}
         if method == "hierfavg":
             settings.setdefault("edge.clients_per_round", 2)
         return hiflash.run(
-            method=method, data=tiny_data, model=make_tiny_model, directory=directory, pause=pause, **settings
+            method=method,
+            data=tiny_data,
+            model=make_tiny_model,
+            directory=directory,
+            pause=pause,
+            observers=observers,
+            **settings,
         )
 
     return run
@@ -50,12 +62,11 @@ def resume_tiny(tiny_data: hiflash.Dataset) -> Callable[..., hiflash.Result]:
 @pytest.fixture
 def parts_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget what a test registers."""
-    kept = [(table, dict(table)) for table in (registry.MIXINGS, registry.THRESHOLDS, METHODS)]
-    monkeypatch.setattr(registry, "_OWN", set())
+    kept = registry.snapshot()
+    monkeypatch.setattr(plugins, "_loaded", set(plugins._loaded))
     yield
-    for table, before in kept:
-        table.clear()
-        table.update(before)
+    registry.restore(kept)
+    Config()  # whatever reads the sections of the class gets the former keys
 
 
 @pytest.fixture(scope="session")

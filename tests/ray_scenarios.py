@@ -36,7 +36,7 @@ from hiflash.sim.federation import build
 from hiflash.store.agent_file import save_agent
 from hiflash.study import run as experiment
 from hiflash.study.compare import compare
-from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model
+from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model, train_named
 
 SET_FLAGS, UP, LISTENS = 0x8914, 1, "0A"  # SIOCSIFFLAGS, IFF_UP, and TCP_LISTEN in /proc/net/tcp
 LOOPBACKS = {"0100007F", "0000000000000000FFFF00000100007F"}
@@ -63,11 +63,12 @@ FEDBN: dict[str, Any] = {
     "stop.communications": 20,
 }
 DATA = make_tiny_data()
+ROWS = hiflash.Dataset.from_arrays(DATA.x.reshape(len(DATA.x), -1), DATA.y / 2, task="regression")
 
 
 def run(model: Any = make_tiny_model, **settings: Any) -> hiflash.Result:
-    settings = {**TINY, "method": "hifl", "workers": 2, **settings}
-    return hiflash.run(data=DATA, model=model, **settings)
+    settings = {"data": DATA, **TINY, "method": "hifl", "workers": 2, **settings}
+    return hiflash.run(model=model, **settings)
 
 
 def one_node(folder: Path) -> None:
@@ -126,11 +127,19 @@ def same(folder: Path) -> None:
         {"cloud.enforce": "cancel", "cloud.threshold": 1},
         {"method": "hierfavg", "edge.clients_per_round": 2},
         {"method": "centralized", "stop.steps": 250},
+        {"client.algorithm": "scaffold", "cloud.enforce": "discard"},
+        {"method": "feddyn", "cloud.participants": 4},
+        {"method": "hierfavg", "edge.clients_per_round": 2, "cloud.optimizer": "adam"},
     ):
         name = "-".join(map(str, variant.values()))
         one = run(directory=folder / f"{name}-local", **variant)
         assert_same_run(one, run(directory=folder / f"{name}-ray", executor="ray", **variant))
     save_agent(folder / "agent.safetensors", make_agent(q_network("paper", 4, 8, seed=0), 8, {}))
+    own = {"plugins": [str(Path(__file__).with_name("every_kind.py"))], "data.name": "tiny", "model.units": 7}
+    own |= {"edge.aggregate": "shrunk", "attack.kind": "lazy", "client.algorithm": "pulled"}
+    own |= {"stop.communications": 20}
+    one = hiflash.run(directory=folder / "own-local", workers=2, **own)
+    assert_same_run(one, hiflash.run(directory=folder / "own-ray", workers=2, executor="ray", **own))
     learned = {"cloud.threshold": "agent", "cloud.agent": str(folder / "agent.safetensors")}
     for name, model, settings in (
         ("robust", make_tiny_model, ROBUST),
@@ -139,6 +148,16 @@ def same(folder: Path) -> None:
     ):
         one = run(model, directory=folder / f"{name}-local", **settings)
         assert_same_run(one, run(model, directory=folder / f"{name}-ray", executor="ray", **settings))
+    numbers = {"evaluate.clients": 0.2, "stop.metric": "rmse", "data": ROWS}
+    one = run(make_linear_model, directory=folder / "rows-local", **numbers)
+    assert one.clients["mean"] > 0
+    assert_same_run(one, run(make_linear_model, directory=folder / "rows-ray", executor="ray", **numbers))
+    for name, train in (("mine", {"train": train_own}), ("named", {"client.function": "tiny:train_named"})):
+        settings = {**train, "client.algorithm": "function", "client.extra_values": 2}
+        settings |= {"stop.communications": 20}
+        one = run(directory=folder / f"{name}-local", **settings)
+        assert one.client_metrics["tasks"] > 1
+        assert_same_run(one, run(directory=folder / f"{name}-ray", executor="ray", **settings))
     assert_same_run(local, run(directory=folder / "module", executor="ray", model=seeded_module()))
 
     path, executors = folder / "pieces", ["ray", "local", "ray"]
@@ -249,6 +268,11 @@ def comparison(folder: Path) -> None:
     assert 'address = "local"' in (apart.results[1].path / "config.toml").read_text()
 
 
+def train_own(model: nn.Module, data: Any, context: Any) -> Any:
+    """Train as `tiny.train_named`, from a function that only this script has."""
+    return train_named(model, data, context)
+
+
 class Waiting(nn.Module):
     """The tiny model; whoever trains it first says who it is, and waits."""
 
@@ -288,6 +312,11 @@ def make_wide_model(seen: Path) -> nn.Module:
     if ray.is_initialized():
         (seen / ray.get_runtime_context().get_node_id()).touch()
     return nn.Sequential(nn.Flatten(), nn.Linear(36, 800), nn.ReLU(), nn.Linear(800, 4))
+
+
+def make_linear_model() -> nn.Module:
+    """Return a model of one number."""
+    return nn.Linear(36, 1)
 
 
 def seeded_module() -> nn.Module:

@@ -44,8 +44,12 @@ def test_python_in_the_readme_runs(number: int, tmp_path: Path, monkeypatch: pyt
     assert isinstance(scope["result"], hiflash.Result)
 
 
+# A training of 40,000 steps; tests/test_examples.py runs it with fewer.
+TRAININGS = {"stable_baselines.py"}
+
+
 @pytest.mark.usefixtures("quick", "parts_as_before")
-@pytest.mark.parametrize("example", sorted(path.name for path in ROOT.glob("examples/*.py")))
+@pytest.mark.parametrize("example", sorted({path.name for path in ROOT.glob("examples/*.py")} - TRAININGS))
 def test_examples_run(example: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
     assert "communications" in capsys.readouterr().out
@@ -86,3 +90,11 @@ def test_the_table_of_methods_names_their_settings(method: str) -> None:
     inherited = METHODS[base[1]].settings if base else {}
     assert {**inherited, **told, **METHODS[method].settings} == {**inherited, **told}
     assert Config(method=method, **told) == Config(method=method)
+
+
+@pytest.mark.usefixtures("parts_as_before")
+def test_the_part_on_the_page_about_plugins_can_be_used() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text(), re.DOTALL)
+    exec(block, {})  # noqa: S102  # our own page
+    config = Config(**{"cloud.threshold": "generous", "cloud.slack": 3})
+    assert config.cloud.slack == 3

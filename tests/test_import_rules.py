@@ -15,13 +15,13 @@ VOCABULARY = {"messages", "estimates", "weights", "seeding", "errors"}
 # Each package, and what it may import beside the vocabulary and itself.
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
-    "data": set(),
+    "data": {"core"},
     "store": {"core"},
     "agents": {"core", "store"},
-    "methods": {"core", "store", "agents"},
-    "config": {"core", "methods"},
+    "methods": {"core", "data", "store", "agents"},
+    "config": {"core", "data", "methods"},
     "train": {"core", "data"},
-    "execute": {"core", "train"},
+    "execute": {"core", "methods", "train"},
     "sim": {"core", "agents", "methods", "config", "data", "train", "execute"},
     "serve": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
     "control": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},

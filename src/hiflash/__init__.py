@@ -1,5 +1,7 @@
 """Hierarchical federated learning with asynchronous tiers and controlled staleness.
 
+Everything that a program or an extension needs is here (docs/api.md); the modules inside are private.
+
 >>> from hiflash import run
 >>> run(method="hifl", seed=0, trainer="none", stop={"communications": 20}).communications
 20
@@ -12,48 +14,252 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hiflash.config import Config
-    from hiflash.config.register import register_method
-    from hiflash.data import Dataset
-    from hiflash.methods.registry import register_mixing, register_threshold
+    from hiflash.config.register import register, register_method
+    from hiflash.config.typed import AllSettings, Settings
+    from hiflash.control.environment import StalenessEnv
+    from hiflash.control.shaped import ShapedStalenessEnv
+    from hiflash.core.aggregation import Rule
+    from hiflash.core.algorithms.algorithm import ClientAlgorithm, CloudSide, MeanOfStates, Traffic
+    from hiflash.core.association.parts import Scene
+    from hiflash.core.attack import Attack
+    from hiflash.core.compression import Codec
+    from hiflash.core.metrics import Metric
+    from hiflash.core.mixing import Mixing
+    from hiflash.core.optimizers import CloudOptimizer
+    from hiflash.core.registry import Key, Part
+    from hiflash.core.selection import Peers, Selection
+    from hiflash.core.state import Stateful
+    from hiflash.core.thresholds.agent import Agent
+    from hiflash.core.thresholds.policy import REFUSE, CloudView, LeaseView, ThresholdPolicy, admits
+    from hiflash.core.weighting import Weighting, weighting
+    from hiflash.data import Dataset, Partition
+    from hiflash.data import load as load_dataset
+    from hiflash.data import partition as partition_samples
+    from hiflash.data.federation import ClientEvent, FederationData
+    from hiflash.data.partition import Samples
+    from hiflash.errors import (
+        ConfigError,
+        DamageError,
+        DataError,
+        HiFlashError,
+        Paused,
+        ProtocolError,
+        RunError,
+        StorageError,
+    )
+    from hiflash.messages import (
+        Assignment,
+        CheckIn,
+        ClientTask,
+        ClientUpdate,
+        EdgeCosts,
+        Grant,
+        Refuse,
+        Upload,
+        Verdict,
+        Weights,
+    )
+    from hiflash.report.trackers import register_tracker
+    from hiflash.seeding import rng
+    from hiflash.sim.observer import Observer, RunInfo
     from hiflash.sim.result import Result
+    from hiflash.study.associate import AssociationStudy, associate
     from hiflash.study.calibrate import Calibration, calibrate
+    from hiflash.study.catalogue import check_dataset, fetch_dataset, list_datasets, list_methods, list_parts
+    from hiflash.study.cells import Cell
     from hiflash.study.compare import Comparison, compare
+    from hiflash.study.evaluate_agent import evaluate_agent
+    from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
+    from hiflash.study.train_agent import TrainedAgent, train_agent
+    from hiflash.train.task import Trainer
+    from hiflash.train.tasks import Classification, NextToken, Regression, Task
+    from hiflash.weights import Spec, digest, weighted_mean
 
 __version__ = "0.1.0"
 __all__ = [
+    "REFUSE",
+    "Agent",
+    "AllSettings",
+    "Assignment",
+    "AssociationStudy",
+    "Attack",
     "Calibration",
+    "Cell",
+    "CheckIn",
+    "Classification",
+    "ClientAlgorithm",
+    "ClientEvent",
+    "ClientTask",
+    "ClientUpdate",
+    "CloudOptimizer",
+    "CloudSide",
+    "CloudView",
+    "Codec",
     "Comparison",
     "Config",
+    "ConfigError",
+    "DamageError",
+    "DataError",
     "Dataset",
+    "EdgeCosts",
+    "Evaluation",
+    "FederationData",
+    "Grant",
+    "HiFlashError",
+    "Key",
+    "LeaseView",
+    "MeanOfStates",
+    "Metric",
+    "Mixing",
+    "NextToken",
+    "Observer",
+    "Part",
+    "Partition",
+    "Paused",
+    "Peers",
+    "ProtocolError",
+    "Refuse",
+    "Regression",
     "Result",
+    "Rule",
+    "RunError",
+    "RunInfo",
+    "Samples",
+    "Scene",
+    "Selection",
+    "Settings",
+    "ShapedStalenessEnv",
+    "Spec",
+    "StalenessEnv",
+    "Stateful",
+    "StorageError",
     "Sweep",
+    "Task",
+    "ThresholdPolicy",
+    "Traffic",
+    "TrainedAgent",
+    "Trainer",
+    "Upload",
+    "Verdict",
+    "Weighting",
+    "Weights",
+    "admits",
+    "associate",
     "calibrate",
+    "check_dataset",
     "compare",
+    "digest",
+    "evaluate_agent",
+    "fetch_dataset",
+    "list_datasets",
+    "list_methods",
+    "list_parts",
+    "load_dataset",
+    "partition_samples",
+    "register",
     "register_method",
-    "register_mixing",
-    "register_threshold",
+    "register_tracker",
     "resume",
+    "rng",
     "run",
     "sweep",
+    "train_agent",
+    "weighted_mean",
+    "weighting",
 ]
 
 _HOMES = {
+    "REFUSE": "hiflash.core.thresholds.policy",
+    "Agent": "hiflash.core.thresholds.agent",
+    "AllSettings": "hiflash.config.typed",
+    "Assignment": "hiflash.messages",
+    "AssociationStudy": "hiflash.study.associate",
+    "Attack": "hiflash.core.attack",
     "Calibration": "hiflash.study.calibrate",
+    "Cell": "hiflash.study.cells",
+    "CheckIn": "hiflash.messages",
+    "ClientEvent": "hiflash.data.federation",
+    "Classification": "hiflash.train.tasks",
+    "ClientTask": "hiflash.messages",
+    "ClientUpdate": "hiflash.messages",
+    "CloudView": "hiflash.core.thresholds.policy",
+    "Codec": "hiflash.core.compression",
+    "ClientAlgorithm": "hiflash.core.algorithms.algorithm",
+    "CloudOptimizer": "hiflash.core.optimizers",
+    "CloudSide": "hiflash.core.algorithms.algorithm",
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
+    "ConfigError": "hiflash.errors",
+    "DamageError": "hiflash.errors",
+    "DataError": "hiflash.errors",
     "Dataset": "hiflash.data",
+    "EdgeCosts": "hiflash.messages",
+    "Evaluation": "hiflash.study.policies",
+    "FederationData": "hiflash.data.federation",
+    "Grant": "hiflash.messages",
+    "HiFlashError": "hiflash.errors",
+    "Key": "hiflash.core.registry",
+    "LeaseView": "hiflash.core.thresholds.policy",
+    "Metric": "hiflash.core.metrics",
+    "Mixing": "hiflash.core.mixing",
+    "NextToken": "hiflash.train.tasks",
+    "Observer": "hiflash.sim.observer",
+    "MeanOfStates": "hiflash.core.algorithms.algorithm",
+    "Part": "hiflash.core.registry",
+    "Partition": "hiflash.data",
+    "Paused": "hiflash.errors",
+    "Peers": "hiflash.core.selection",
+    "ProtocolError": "hiflash.errors",
+    "Refuse": "hiflash.messages",
+    "Regression": "hiflash.train.tasks",
     "Result": "hiflash.sim.result",
+    "Rule": "hiflash.core.aggregation",
+    "RunError": "hiflash.errors",
+    "RunInfo": "hiflash.sim.observer",
+    "Samples": "hiflash.data.partition",
+    "Scene": "hiflash.core.association.parts",
+    "Selection": "hiflash.core.selection",
+    "Settings": "hiflash.config.typed",
+    "ShapedStalenessEnv": "hiflash.control.shaped",
+    "Spec": "hiflash.weights",
+    "StalenessEnv": "hiflash.control.environment",
+    "Stateful": "hiflash.core.state",
+    "StorageError": "hiflash.errors",
     "Sweep": "hiflash.study.sweep",
+    "Task": "hiflash.train.tasks",
+    "ThresholdPolicy": "hiflash.core.thresholds.policy",
+    "TrainedAgent": "hiflash.study.train_agent",
+    "Trainer": "hiflash.train.task",
+    "Upload": "hiflash.messages",
+    "Verdict": "hiflash.messages",
+    "Weighting": "hiflash.core.weighting",
+    "Weights": "hiflash.messages",
+    "admits": "hiflash.core.thresholds.policy",
+    "associate": "hiflash.study.associate",
+    "Traffic": "hiflash.core.compression",
     "calibrate": "hiflash.study.calibrate",
+    "check_dataset": "hiflash.study.catalogue",
     "compare": "hiflash.study.compare",
+    "digest": "hiflash.weights",
+    "evaluate_agent": "hiflash.study.evaluate_agent",
+    "fetch_dataset": "hiflash.study.catalogue",
+    "list_datasets": "hiflash.study.catalogue",
+    "list_methods": "hiflash.study.catalogue",
+    "list_parts": "hiflash.study.catalogue",
+    "load_dataset": "hiflash.data:load",  # its name there
+    "partition_samples": "hiflash.data:partition",  # its name there
+    "register": "hiflash.config.register",
     "register_method": "hiflash.config.register",
-    "register_mixing": "hiflash.methods.registry",
-    "register_threshold": "hiflash.methods.registry",
+    "register_tracker": "hiflash.report.trackers",
     "resume": "hiflash.study.run",
+    "rng": "hiflash.seeding",
     "run": "hiflash.study.run",
     "sweep": "hiflash.study.sweep",
+    "train_agent": "hiflash.study.train_agent",
+    "weighted_mean": "hiflash.weights",
+    "weighting": "hiflash.core.weighting",
 }
 
 
@@ -61,4 +267,10 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `hiflash --help` must not wait for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'hiflash' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    module, _, inner = _HOMES[name].partition(":")
+    return getattr(importlib.import_module(module), inner or name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, so that an interactive session completes them."""
+    return [*__all__, "__version__"]

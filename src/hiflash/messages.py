@@ -9,7 +9,7 @@ dataclass.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,6 +36,7 @@ __all__ = [
     "Estimates",
     "Expire",
     "Expired",
+    "Extra",
     "Grant",
     "Hello",
     "Left",
@@ -60,6 +61,9 @@ __all__ = [
 
 Weights: TypeAlias = npt.NDArray[np.float32]
 """A model as one flat float32 vector; a `weights.Spec` maps its parts to tensors."""
+
+Extra: TypeAlias = Mapping[str, Weights]
+"""Arrays that travel beside a model, by name. Plain SGD needs none."""
 
 
 class Promise:
@@ -125,6 +129,7 @@ class Grant:
     threshold: float
     weights: Weights
     now: float
+    extra: Extra = field(default_factory=dict)
 
 
 class Refuse(NamedTuple):
@@ -143,7 +148,10 @@ class Refuse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upload:
-    """An edge model comes back. `check_in` asks for the next grant in the same message."""
+    """An edge model comes back. `check_in` asks for the next grant in the same message.
+
+    `steps` are the local steps of a client in all rounds of the lease, a mean weighted by samples.
+    """
 
     edge: int
     lease_id: int
@@ -151,6 +159,8 @@ class Upload:
     examples: int
     check_in: CheckIn | None
     now: float
+    steps: float = 1.0
+    extra: Extra = field(default_factory=dict)
 
 
 class Verdict(NamedTuple):
@@ -266,7 +276,11 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientTask:
-    """An assignment and the model it starts from: the same task always gives the same result."""
+    """An assignment and the model it starts from: the same task always gives the same result.
+
+    A step is `u -= lr (g + correction + mu (u - weights))`; `mu` comes on top of the run's own proximal
+    weight. `state` is what the client keeps between tasks, and `extra` came beside the model.
+    """
 
     client: int
     first_step: int
@@ -274,11 +288,18 @@ class ClientTask:
     lr: float
     weights: Weights
     seed: int
+    correction: Weights | None = None
+    mu: float = 0.0
+    state: Extra = field(default_factory=dict)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientUpdate:
-    """The result of a client task. The client reports `compute_s`; its edge measures all other times."""
+    """The result of a client task. The client reports `compute_s`; its edge measures all other times.
+
+    `steps` is the number of plain gradient steps that the task amounts to (`effective_steps`).
+    """
 
     client: int
     lease_id: int
@@ -288,11 +309,16 @@ class ClientUpdate:
     loss: float
     compute_s: float
     now: float
+    steps: float = 1.0
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """An edge starts an edge round: the clients in `work` train from `model` and have until `deadline`."""
+    """An edge starts an edge round: the clients in `work` train from `model` and have until `deadline`.
+
+    They get `extra`, which came with the grant, beside the model.
+    """
 
     edge: int
     lease_id: int
@@ -301,6 +327,7 @@ class Round:
     work: tuple[Assignment, ...]
     deadline: float
     now: float
+    extra: Extra = field(default_factory=dict)
 
 
 class Report(NamedTuple):

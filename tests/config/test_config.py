@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hiflash
 from hiflash import Config
 from hiflash.config.tree import describe_keys
 from hiflash.errors import ConfigError
@@ -29,6 +30,28 @@ def test_defaults_are_the_papers() -> None:
     assert (config.cloud.threshold, config.cloud.enforce) == ("random", "admit")
     assert (config.resources.slot_s, config.resources.snr_db) == (0.05, 17)
     assert (config.stop.communications, config.stop.client_steps) == (6000, 200_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "clients", "target"),
+    [
+        ("flights", 89, 0.89),
+        ("flights-carriers", 33, 0.89),
+        ("flights-delay", 89, 21.0),
+        ("flights-delay-carriers", 33, 21.0),
+        ("shakespeare", 100, 0.3),
+    ],
+)
+def test_data_with_natural_clients_brings_clients_partition_and_target(
+    name: str, clients: int, target: float
+) -> None:
+    config = Config(data={"name": name})
+    assert (config.federation.clients, config.data.partition, config.stop.target) == (
+        clients,
+        "group",
+        target,
+    )
+    assert Config(data={"name": name}, federation={"clients": 20}).federation.clients == 20
 
 
 def test_cifar10_brings_its_own_defaults_and_the_user_wins() -> None:
@@ -81,7 +104,8 @@ def test_all_errors_come_at_once_with_key_value_and_default() -> None:
         "client must be a section of keys, got 3",
         "cloud.alpha must be in (0, 1], got 1.5. The default is 0.7.",
         "unknown key cloud.tresholdd; did you mean cloud.threshold?",
-        'stop.target must be in (0, 1] or "none", got "x". The default is 0.9.',
+        'stop.target must be in (0, 1] for accuracy, any number for other metrics, or "none", got "x". '
+        "The default is 0.9.",
         "unknown key sed; did you mean seed?",
     ]
 
@@ -198,3 +222,44 @@ def test_random_thresholds_replace_others_with_all_that_belongs_to_them(threshol
 def test_a_renamed_key_is_an_error_that_gives_its_new_name(old, new):
     with pytest.raises(ConfigError, match=f"unknown key {old}; it is called {new} now"):
         Config(**{old: "ray"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "target"),
+    [
+        ({}, 0.9),
+        ({"stop.metric": "accuracy"}, 0.9),
+        ({"data.task": "classification"}, 0.9),
+        ({"stop.metric": "loss"}, "none"),
+        ({"data.task": "regression"}, "none"),
+        ({"data.task": "sequence"}, "none"),
+        ({"data.task": "regression", "stop.target": 40.0}, 40.0),
+        ({"stop.metric": "loss", "stop.target": -1.0}, -1.0),
+    ],
+)
+def test_only_accuracy_on_classes_has_a_target_by_default(settings: dict[str, Any], target: Any) -> None:
+    config = Config(**settings)
+    assert config.stop.target == target
+    assert Config.load(None, {"seed": 1}).with_settings(settings).stop.target == target
+
+
+@pytest.mark.parametrize("settings", [{}, {"stop.metric": "accuracy"}, {"data.task": "sequence"}])
+@pytest.mark.parametrize("target", [0.0, -0.5, 1.5])
+def test_a_target_of_accuracy_is_a_share(settings: dict[str, Any], target: float) -> None:
+    with pytest.raises(ConfigError, match=r'stop.target must be in \(0, 1\] or "none" for accuracy, got'):
+        Config(**settings, **{"stop.target": target})
+
+
+def test_a_dataset_may_bring_its_own_task_and_target(parts_as_before: None) -> None:
+    brings = {"data.task": "regression", "stop.metric": "rmse", "stop.target": 35.0}
+    hiflash.register("dataset", hiflash.Part("delays", "minutes", lambda config: None, settings=brings))
+    config = Config(**{"data.name": "delays"})
+    assert (config.data.task, config.stop.metric, config.stop.target) == ("regression", "rmse", 35.0)
+    assert Config(**{"data.name": "delays", "stop.metric": "mae"}).stop.target == "none"
+    late = {"data.name": "delays", "data.task": "classification", "stop.metric": "auto"}
+    assert Config(**late).stop.target == 0.9
+
+
+def test_centralized_training_has_no_clients_to_hold_samples_out() -> None:
+    with pytest.raises(ConfigError, match=r"evaluate.clients is about clients, and centralized has none"):
+        Config(method="centralized", **{"evaluate.clients": 0.2})

@@ -10,17 +10,27 @@ from typing import Any, NamedTuple
 import pytest
 
 from hiflash.config import Config
-from hiflash.config.applicability import NEEDS
-from hiflash.config.document import keys_table, thresholds_table
+from hiflash.config.applicability import needs, out_of_place
+from hiflash.config.document import keys_table, kinds_table, parts_table
+from hiflash.config.parts import keys_of
 from hiflash.config.tree import describe_keys
 from hiflash.core.registry import declared_keys
 from hiflash.errors import ConfigError
-from hiflash.methods.registry import THRESHOLDS
+from hiflash.methods.kinds import KINDS, THRESHOLDS
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 WHOLE = re.compile(r"a whole number from ([\d,]+) to ([\d,]+)")
 INTERVAL = re.compile(r"in ([\[(])(-?[\d.e-]+), ([\d.e-]+)([\])])")
-TEXTS = {"device", "data.partition", "data.dir", "cloud.agent", "ray.address"}
+TEXTS = {
+    "device",
+    "plugins",
+    "client.function",
+    "data.partition",
+    "data.dir",
+    "federation.files",
+    "cloud.agent",
+    "ray.address",
+}
 PAIRS = {"resources.f_ghz", "resources.bandwidth_mhz", "wan.rtt_ms", "wan.bandwidth_mbps"}
 KEYS = {key: (allowed, default) for key, allowed, default, _ in describe_keys()}
 
@@ -65,7 +75,7 @@ NUMERIC = [key for key, (allowed, _) in KEYS.items() if bounds(allowed)]
 
 def beside(key: str) -> dict[str, Any]:
     """Return the settings that a key needs beside it."""
-    needed = {other: values[0] for other, values in NEEDS.get(key, ())}
+    needed = {need.keys[0]: need.values[0] for need in needs().get(key, ())}
     return {**{k: v for other in needed for k, v in beside(other).items()}, **needed}
 
 
@@ -123,7 +133,7 @@ def test_a_range_rises_from_above_zero_to_its_bound(key: str, pair: Any) -> None
         ("edge.edge_rounds", [], "a list of 1 to 1,000 numbers, each a whole number from 1 to 200"),
         ("cloud.hinge", [1], "must be a list of 2 numbers, each in [0, 1e6]"),
         ("cloud.threshold", -1, 'must be a whole number from 0 to 1,000,000, "inf", '),
-        ("data.name", "cifar", '"mnist5k", "mnist", "cifar10", "femnist" or "none", got'),
+        ("data.name", "cifar", '"flights-delay-carriers", "shakespeare" or "none", got'),
     ],
 )
 def test_errors_name_both_bounds(key: str, value: Any, said: str) -> None:
@@ -135,7 +145,9 @@ def test_errors_name_both_bounds(key: str, value: Any, said: str) -> None:
 def test_the_tables_of_the_documents_are_those_that_are_printed() -> None:
     text = DOCS.read_text()
     assert keys_table() in text
-    assert thresholds_table() in text
+    for word in KINDS:
+        assert parts_table(word) in text
+    assert kinds_table() in DOCS.with_name("plugins.md").read_text()
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)
@@ -157,3 +169,17 @@ def test_no_threshold_takes_the_name_of_a_key_that_the_cloud_has_anyway() -> Non
     # behind cloud.threshold, in the order of their declaration, and nowhere else
     assert cloud[start : start + len(declared)] == declared
     assert cloud[start + len(declared) :] == ["cloud.enforce", "cloud.norm_bound"]
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_a_key_of_any_part_is_out_of_place_beside_the_parts_that_do_not_use_it(word: str) -> None:
+    kind, defaults = KINDS[word], {key: default for key, (_, default) in KEYS.items()}
+    for choosing in kind.keys:
+        section = choosing.partition(".")[0]
+        for part in kind.parts.values():
+            settings = {**defaults, **beside(choosing), choosing: part.name}
+            for key in keys_of(kind).values():
+                said = out_of_place(f"{section}.{key.name}", settings)
+                used = key.anywhere or key in part.keys or key.name in part.reads
+                assert (said == "") == used
+                assert used or said.startswith("is for ")

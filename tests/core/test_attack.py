@@ -1,8 +1,11 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from hiflash.core.attack import HONEST, Attack, draw_malicious
+from hiflash.core.attack import HONEST, draw_malicious
 from hiflash.messages import ClientTask
+from hiflash.methods.kinds import KINDS
 from hiflash.seeding import rng
 
 BASE, TRAINED = np.float32([1, 2, 0]), np.float32([2, 0, 0])
@@ -11,7 +14,8 @@ WHO = frozenset({3})
 
 def tamper(kind: str, client: int = 3, first_step: int = 6, scale: float = 10.0) -> np.ndarray:
     task = ClientTask(client, first_step, 3, 0.1, None, seed=5)
-    return Attack(kind, scale, WHO).tamper(task, TRAINED, BASE)
+    config = SimpleNamespace(attack=SimpleNamespace(scale=scale))
+    return KINDS["attack"].parts[kind].build(config, WHO).tamper(task, TRAINED, BASE)
 
 
 def test_a_sign_flip_goes_the_other_way_and_scale_further():

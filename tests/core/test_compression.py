@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hiflash.core.async_cloud import AsyncCloud
-from hiflash.core.compression import Codec, Downlink, Half, Int8, Payloads, TopK, Uplink, make_codec
+from hiflash.core.compression import COMPRESSIONS, Codec, Downlink, Half, Int8, Payloads, TopK, Uplink
 from hiflash.core.mixing import Delta
 from hiflash.core.thresholds.fixed import FixedThreshold
 from hiflash.core.weighting import Exponential
@@ -31,9 +32,9 @@ def carry(codec: Codec, vector: Weights) -> Weights:
 
 
 def codec_of(name: str, share: float = 0.3) -> Codec:
-    codec = make_codec(name, SPEC, share)
-    assert codec is not None
-    return codec
+    config = SimpleNamespace(wan=SimpleNamespace(topk=share))
+    made: Codec = COMPRESSIONS[name].build(config, SPEC)
+    return made
 
 
 def models(limit: float = 1e4) -> st.SearchStrategy[Weights]:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import Rule, combine_clients
+from hiflash.core.aggregation import Krum, combine_clients
 from hiflash.core.edge import Edge, EdgeRules, Workload
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
@@ -252,9 +252,9 @@ def test_a_rule_that_needs_more_clients_than_the_quorum_gets_them_or_the_round_i
     for answers in range(1, 6):
         edge = make(
             workloads={k: workload() for k in range(5)},
-            aggregate=partial(combine_clients, rule=Rule("krum")),
+            aggregate=partial(combine_clients, rule=Krum()),
             quorum=0.2,
-            least=Rule("krum").least,  # 3, though one of five would be a quorum
+            least=Krum().least,  # 3, though one of five would be a quorum
             deadline_s=10.0,
         )
         opened = begin(edge)

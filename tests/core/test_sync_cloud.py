@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import Rule
+from hiflash.core.aggregation import Krum, Median, NormClip
 from hiflash.core.selection import UniformSelection
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.messages import (
@@ -110,7 +110,7 @@ def test_uploads_are_acknowledged_as_buffered_and_applied_when_all_are_in():
 
 
 def test_a_round_is_combined_by_the_rule_of_the_cloud():
-    cloud = make(rule=Rule("median"))
+    cloud = make(rule=Median())
     grants = open_round(cloud, 0, 1, 2)
     deliver(cloud, grants[0], 4, 1, examples=90)
     deliver(cloud, grants[1], 900, 3)
@@ -119,7 +119,7 @@ def test_a_round_is_combined_by_the_rule_of_the_cloud():
 
 
 def test_updates_are_clipped_against_the_model_that_the_round_started_from():
-    cloud = make(edges=1, participants=1, rule=Rule("norm_clip", clip_norm=5.0))
+    cloud = make(edges=1, participants=1, rule=NormClip(5.0))
     for expected in ([3.0, 4.0], [6.0, 8.0]):  # towards (30, 40), five further each time
         (grant,) = open_round(cloud, 0).values()
         deliver(cloud, grant, 30, 40)
@@ -127,7 +127,7 @@ def test_updates_are_clipped_against_the_model_that_the_round_started_from():
 
 
 def test_a_round_with_too_few_for_its_rule_leaves_the_model_unchanged():
-    cloud = make(deadline_s=10.0, quorum=0.3, rule=Rule("krum"))  # which needs three
+    cloud = make(deadline_s=10.0, quorum=0.3, rule=Krum())  # which needs three
     grants = open_round(cloud, 0, 1, 2)
     deliver(cloud, grants[0], 4, 0)
     deliver(cloud, grants[1], 8, 0)

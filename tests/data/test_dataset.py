@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hiflash.data import Dataset
-from hiflash.data.dataset import stratified_split
+from hiflash.data.split import quantile_bins, stratified_split
 from hiflash.errors import DataError
 
 X = np.arange(6 * 4, dtype=np.float32).reshape(6, 4)
@@ -85,7 +85,7 @@ def test_the_first_sample_that_is_not_finite_is_named(value: float) -> None:
         ({"x": np.zeros((6, 32, 32, 3))}, "channels last"),
         ({"x": X.astype(np.uint8)}, "so scales may differ"),
         ({"y_test": None}, "both x_test and y_test"),
-        ({"writers": [0, 1]}, "2 writers for 6 training samples"),
+        ({"groups": [0, 1]}, "2 groups for 6 training samples"),
         ({"x": torch.zeros(6, 4, dtype=torch.bfloat16)}, "float32 first"),
     ],
 )
@@ -101,13 +101,13 @@ def test_direct_construction_is_checked_too() -> None:
 
 def test_without_a_test_set_a_fixed_share_of_every_class_is_set_aside() -> None:
     x, y = np.arange(100, dtype=np.float32)[:, None], np.repeat([0, 1, 2, 3], 25)
-    data = Dataset.from_arrays(x, y, writers=np.arange(100))
+    data = Dataset.from_arrays(x, y, groups=np.arange(100))
     assert np.bincount(data.y).tolist() == [20] * 4
     assert np.bincount(data.y_test).tolist() == [5] * 4
     assert sorted(np.concatenate([data.x, data.x_test]).ravel()) == list(range(100))
-    assert data.writers is not None
-    assert (data.writers == data.x[:, 0]).all()
-    assert data.digest() == Dataset.from_arrays(x, y, writers=np.arange(100)).digest()
+    assert data.groups is not None
+    assert (data.groups == data.x[:, 0]).all()
+    assert data.digest() == Dataset.from_arrays(x, y, groups=np.arange(100)).digest()
 
 
 def test_a_split_keeps_a_lone_sample_in_training_and_needs_a_class_of_two() -> None:
@@ -124,11 +124,21 @@ def test_a_split_keeps_a_lone_sample_in_training_and_needs_a_class_of_two() -> N
         Dataset.from_arrays(X, Y[:5])
 
 
-@pytest.mark.parametrize("field", ["x", "y", "x_test", "y_test", "writers", "classes"])
+@pytest.mark.parametrize("field", ["x", "y", "x_test", "y_test", "groups", "classes", "task"])
 def test_the_digest_sees_every_field(field: str) -> None:
-    fields: dict[str, Any] = {"x": X, "y": Y, "x_test": X, "y_test": Y, "writers": Y, "classes": 4}
+    fields: dict[str, Any] = {
+        "x": X,
+        "y": Y,
+        "x_test": X,
+        "y_test": Y,
+        "groups": Y,
+        "classes": 4,
+        "task": "a",
+    }
     before = Dataset.from_arrays(**fields).digest()
-    fields[field] = 5 if field == "classes" else fields[field][::-1].copy()
+    fields[field] = (
+        {"classes": 5, "task": "b"}[field] if field in ("classes", "task") else fields[field][::-1]
+    )
     assert Dataset.from_arrays(**fields).digest() != before
 
 
@@ -147,9 +157,122 @@ def test_normalised_bytes_have_mean_zero_and_deviation_one_per_channel() -> None
     np.testing.assert_array_equal(train[:10], test)
 
 
-def test_one_channel_and_plain_features_are_scaled_by_one_number() -> None:
+def test_one_channel_is_scaled_by_one_number_and_a_table_by_column() -> None:
+    train, _ = build(X.reshape(6, 2, 2), Y, X.reshape(6, 2, 2)).normalised()
+    np.testing.assert_allclose(train.reshape(6, 4), (X - X.mean()) / X.std(), rtol=1e-5)
     train, _ = build().normalised()
-    np.testing.assert_allclose(train, (X - X.mean()) / X.std(), rtol=1e-5)
+    np.testing.assert_allclose(train, (X - X.mean(0)) / X.std(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("feature", (X - X.mean(0)) / X.std(0)),
+        ("global", (X - X.mean()) / X.std()),
+        ("none", X),
+    ],
+)
+def test_a_normalisation_can_be_chosen(how: str, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(build().normalised(how)[0], expected, rtol=1e-5)
+
+
+def test_bytes_stay_as_they_are_without_normalisation() -> None:
+    x = np.full((6, 1, 2, 2), 200, np.uint8)
+    assert build(x, Y, x).normalised("none")[0].max() == 200.0
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "said"),
+    [
+        ("chanel", {}, "unknown normalisation 'chanel'"),
+        ("channel", {}, r"samples of shape \(4,\) have no channels"),
+        ("feature", {"task": "sequence"}, "token ids are names, not sizes"),
+    ],
+)
+def test_a_normalisation_that_does_not_suit_is_refused(how: str, options: Any, said: str) -> None:
+    x = X.astype(np.int64) if options else X
+    with pytest.raises(DataError, match=said):
+        build(x, Y, x, **options).normalised(how)
+
+
+def test_numbers_to_predict_are_float32_without_classes() -> None:
+    data = build(X, [0.5, 1.5, 2.5, 3.5, 4.5, 5.5], X, [0.5] * 6, task="regression")
+    assert (data.y.dtype, data.classes, data.outputs, data.numeric) == (np.float32, 0, 1, True)
+    pairs = build(X, X[:, :2], X, X[:, :2], task="regression")
+    assert (pairs.y.shape, pairs.outputs) == ((6, 2), 2)
+    whole = build(task="regression")  # whole numbers are numbers too, if the task says so
+    assert whole.y.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_token_ids_stay_whole_numbers(kind: Any) -> None:
+    x = np.array([[300, 1], [2, 3], [4, 5], [6, 7]]).astype(kind)
+    data = Dataset.from_arrays(x, [1, 2, 1, 2], x, [1, 2, 1, 9], task="sequence")
+    assert data.x.dtype == (np.int64 if kind is np.uint8 else kind)
+    assert data.normalised()[0].dtype == data.x.dtype
+    assert data.outputs == data.classes == 10
+    every = Dataset.from_arrays(x, x, x, x, task="sequence")
+    assert every.y.shape == (4, 2)
+    assert every.y.dtype == np.int64
+
+
+def test_a_task_of_ones_own_has_labels_or_numbers() -> None:
+    assert build(task="ranking").y.dtype == np.int64
+    assert build(X, Y / 2, X, Y / 2, task="ranking").y.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"y": Y / 2}, 'sample 1 has 0.5, expected a whole number. .* task="regression"'),
+        ({"y": [0.5, np.nan, 1, 1, 1, 1], "task": "regression"}, "sample 1 holds a target that is NaN"),
+        ({"y": [0.5, 1e300, 1, 1, 1, 1], "task": "regression"}, "sample 1 holds a target that is NaN, inf"),
+        ({"y": list("abcdef"), "task": "regression"}, "targets must be numbers"),
+        ({"y": np.zeros((6, 2, 2)), "task": "regression"}, r"expected targets \[n\] or \[n, k\]"),
+        ({"y": X, "task": "regression"}, r"training answers have shape \(4,\), test answers \(\)"),
+        ({"task": "regression", "classes": 3}, "numbers to predict have no classes, got 3"),
+        ({"task": "sequence"}, "expected token ids, whole numbers"),
+        ({"x": -X.astype(int), "x_test": X.astype(int), "task": "sequence"}, "token id -23 is negative"),
+        ({"task": 5}, "the task must be a text"),
+    ],
+)
+def test_answers_that_do_not_suit_the_task_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        build(**changes)
+
+
+def test_a_dataset_made_by_hand_has_the_types_of_its_task() -> None:
+    with pytest.raises(DataError, match="regression expects uint8 or float32 x and float32 y, got"):
+        Dataset("own", X, Y, X, Y, 3, task="regression")
+    with pytest.raises(DataError, match="sequence expects int64 or int32 x"):
+        Dataset("own", X, Y, X, Y, 3, task="sequence")
+
+
+def test_a_numeric_target_is_split_by_tenths() -> None:
+    y = np.linspace(0, 1, 100)
+    data = Dataset.from_arrays(y[:, None], y, task="regression")
+    assert len(data.y_test) == 20
+    tenths = np.floor(data.y_test * 10 - 1e-6).clip(0, 9).astype(int)
+    assert np.bincount(tenths).tolist() == [2] * 10  # a fifth of the ten samples in each
+
+
+def test_categories_are_labels_tenths_groups_or_last_tokens() -> None:
+    assert build().categories()[0].tolist() == Y.tolist()
+    assert build().categories()[1] == 3
+    numbers = build(X, Y / 2, X, Y / 2, task="regression")
+    # 0, 0, .5, .5, 1, 1 in order: places 0, 2 and 4 of 6 are the tenths 0, 3 and 6
+    assert numbers.categories()[0].tolist() == [0, 3, 6, 0, 3, 6]
+    assert numbers.categories()[1] == 10
+    ids = X.astype(np.int64)
+    assert build(ids, ids, ids, ids, task="sequence").categories()[0].tolist() == [3, 7, 11, 15, 19, 23]
+    grouped = build(ids, ids, ids, ids, task="sequence", groups=[5, 5, 9, 9, 5, 5])
+    assert grouped.categories()[0].tolist() == [0, 0, 1, 1, 0, 0]
+    assert grouped.categories()[1] == 2
+
+
+def test_equal_numbers_are_in_one_tenth() -> None:
+    # four zeros of five: all at place 0; the last is at place 4 of 5, tenth 8
+    assert quantile_bins(np.array([0.0, 0.0, 3.0, 0.0, 0.0])).tolist() == [0, 0, 8, 0, 0]
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 3e37])
@@ -240,7 +363,7 @@ def test_arguments_of_the_wrong_kind_are_named(arguments: dict[str, Any], said: 
         ("x", np.float32(3), r"x must be an array \[n, \.\.\.\], got float32"),
         ("y", LABELS[:, None], r"y must be a flat array, got shape \(10, 1\)"),
         ("y_test", None, "y_test must be a flat array, got NoneType"),
-        ("writers", 5, "writers must be a flat array, got int"),
+        ("groups", 5, "groups must be a flat array, got int"),
         ("classes", "2", "classes must be a whole number"),
     ],
 )

@@ -82,7 +82,7 @@ def test_mnist_is_read_from_every_layout(
     data = load("mnist", tmp_path)
     assert data.x.shape == data.x_test.shape == (N, 1, 28, 28)
     assert data.y.tolist() == list(range(N))
-    assert data.writers is None
+    assert data.groups is None
     assert data.x.flags.writeable
 
 
@@ -167,7 +167,7 @@ def test_mnist_writers_are_numbered_from_zero_and_verified(
     with pytest.raises(DataError, match="w_train' has sha256"):
         load("mnist", tmp_path)
     monkeypatch.setattr(mnist, "_WRITERS_SHA256", hashlib.sha256(writers.tobytes()).hexdigest())
-    assert np.array_equal(load("mnist", tmp_path).writers, [2, 0, 2, 1, 1, 0, 0, 0])
+    assert np.array_equal(load("mnist", tmp_path).groups, [2, 0, 2, 1, 1, 0, 0, 0])
     np.savez(tmp_path / "qmnist_writers.npz", other=writers)
     with pytest.raises(DataError, match="no array 'w_train'"):
         load("mnist", tmp_path)
@@ -308,8 +308,8 @@ def test_leaf_json_is_read_in_leaf_order_without_its_repeated_image(tmp_path: Pa
     data = load("femnist", tmp_path)
     assert data.x[:, 0, 0, 0].tolist() == [3, 4, 9]
     assert data.y.tolist() == [61, 0, 1]
-    assert data.writers is not None
-    assert data.writers.tolist() == [0, 0, 1]
+    assert data.groups is not None
+    assert data.groups.tolist() == [0, 0, 1]
     assert (data.x_test[:, 0, 0, 0].tolist(), data.y_test.tolist()) == ([5], [2])
     assert data.classes == 62
 
@@ -362,8 +362,8 @@ def _npz(**changes: Any) -> dict[str, np.ndarray]:
 def test_a_femnist_npz_gives_the_first_100_writers_and_their_test_parts(tmp_path: Path) -> None:
     np.savez(tmp_path / "femnist.npz", **_npz())
     data = load("femnist", tmp_path)
-    assert data.writers is not None
-    assert data.writers.tolist() == list(range(100))
+    assert data.groups is not None
+    assert data.groups.tolist() == list(range(100))
     assert data.y_test.tolist() == [label % 62 for label in range(1, 200, 2)]
 
 
@@ -399,8 +399,13 @@ def test_an_unknown_dataset_is_refused_with_a_suggestion(call: Callable[[str], A
         call("CIFAR-10")
 
 
-def test_the_list_has_every_dataset_and_finds_only_the_packaged_one() -> None:
+def test_the_list_has_every_dataset_and_finds_only_the_packaged_ones() -> None:
     rows = datasets.list_datasets()
-    assert [row.name for row in rows] == datasets.known() == ["mnist5k", "mnist", "cifar10", "femnist"]
-    assert [row.path is not None for row in rows] == [True, False, False, False]
-    assert all("classes" in datasets.describe(name) for name in datasets.known())
+    flights = [f"flights{kind}{by}" for kind in ("", "-delay") for by in ("", "-carriers")]
+    files = ["mnist", "cifar10", "femnist", "shakespeare"]
+    assert [row.name for row in rows] == datasets.known() == ["mnist5k", *files[:3], *flights, files[3]]
+    found = {row.name for row in rows if row.path is not None}
+    assert "mnist5k" in found
+    assert found.isdisjoint(files)
+    for row in rows:
+        assert ("classes" in datasets.describe(row.name)) == ("delay" not in row.name)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-import socket
 import tarfile
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hiflash.data import cifar10, fetch
 from hiflash.data.datasets import CheckRow
 from hiflash.errors import DataError
+from local_server import Server, closed_port, serving
 
 FILE = "train-images-idx3-ubyte.gz"
 CONTENT = bytes(range(256)) * 1000
@@ -27,67 +23,14 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-@dataclass
-class Server:
-    """What the server holds, how it behaves, and what was asked of it."""
-
-    base: str
-    files: dict[str, bytes]
-    ranges: bool = True
-    cut: int | None = None  # the connection ends after so many bytes of each answer
-    redirect: str | None = None
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
-
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        asked = request.headers.get("Range")
-        self.asked.append((request.path, asked))
-        if self.redirect is not None:
-            request.send_response(302)
-            request.send_header("Location", self.redirect)
-            request.end_headers()
-            return
-        content = self.files.get(request.path.lstrip("/"))
-        if content is None:
-            request.send_error(404)
-            return
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.ranges else 0
-        if start >= len(content):
-            request.send_error(416)
-            return
-        request.send_response(206 if start else 200)
-        if start:
-            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        request.send_header("Content-Length", str(len(content) - start))
-        request.end_headers()
-        request.wfile.write(content[start:][: self.cut])
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            state.answer(self)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
     for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
-        state = Server(f"http://127.0.0.1:{listener.server_address[1]}", {FILE: CONTENT})
+    with serving({FILE: CONTENT}) as state:
         only = fetch._Download((state.base,), {FILE: md5(CONTENT)})
         monkeypatch.setitem(fetch._DOWNLOADS, "mnist", only)
-        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
         yield state
-        listener.shutdown()
-        thread.join()
-
-
-def closed_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_a_download_is_verified_and_leaves_no_part_file(server: Server, tmp_path: Path) -> None:

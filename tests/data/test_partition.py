@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hiflash.data import Partition, label_counts, own_indices, partition
-from hiflash.data.partition import PARTITIONS, parse_name
+from hiflash.data.partition import parse_name, usual_names
 from hiflash.errors import DataError
 from hiflash.seeding import rng
 
 ONCE = ["iid", "dirichlet", "dirichlet0.001", "dirichlet100", "quantity", "quantity0.01"]
 
 
-def deal(name: str, y: Any, clients: int, seed: int = 0, classes: int = 10, writers: Any = None) -> Partition:
+def deal(name: str, y: Any, clients: int, seed: int = 0, classes: int = 10, groups: Any = None) -> Partition:
     labels = np.asarray(y, np.int64)
-    return partition(name, labels, clients, rng(seed, "partition"), classes=classes, writers=writers)
+    return partition(name, labels, clients, rng(seed, "partition"), classes=classes, groups=groups)
 
 
 @st.composite
@@ -115,13 +115,22 @@ def test_quantity_skews_sizes_but_not_labels() -> None:
 def test_writer_gives_each_writer_its_own_client(writers: list[int]) -> None:
     owners = np.array(writers)
     present = np.unique(owners)
-    dealt = deal("writer", np.zeros(len(writers)), len(present), writers=owners)
+    dealt = deal("writer", np.zeros(len(writers)), len(present), groups=owners)
     assert sorted(np.concatenate(dealt.indices)) == list(range(len(writers)))
     assert all((owners[part] == writer).all() for part, writer in zip(dealt.indices, present, strict=True))
 
 
+def test_group_and_writer_are_one_partition() -> None:
+    owners = np.array([7, 3, 5, 3, 7, 5])
+    dealt = [deal(name, [0] * 6, 3, groups=owners).indices for name in ("group", "writer")]
+    assert [part.tolist() for part in dealt[0]] == [part.tolist() for part in dealt[1]]
+    assert [part.tolist() for part in dealt[0]] == [[1, 3], [2, 5], [0, 4]]
+    with pytest.raises(DataError, match="4 clients but only 3 groups"):
+        deal("group", [0] * 6, 4, groups=owners)
+
+
 def test_fewer_clients_than_writers_take_the_first_writers() -> None:
-    dealt = deal("writer", [0] * 6, 2, writers=np.array([7, 3, 5, 3, 7, 5]))
+    dealt = deal("writer", [0] * 6, 2, groups=np.array([7, 3, 5, 3, 7, 5]))
     assert [part.tolist() for part in dealt.indices] == [[1, 3], [2, 5]]
 
 
@@ -140,7 +149,7 @@ def test_fewer_clients_than_writers_take_the_first_writers() -> None:
 )
 def test_impossible_partitions_are_refused(name: str, clients: int, writers: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        deal(name, [0, 1, 0, 1], clients, writers=writers)
+        deal(name, [0, 1, 0, 1], clients, groups=writers)
 
 
 @pytest.mark.parametrize(
@@ -166,11 +175,12 @@ def test_unknown_names_are_refused_with_a_suggestion(name: str, hint: str) -> No
 
 
 def test_the_listed_names_can_be_used() -> None:
-    assert [parse_name(name)[0] for name in PARTITIONS] == [
+    assert [parse_name(name)[0] for name in usual_names()] == [
         "iid",
         "noniid",
         "dirichlet",
         "quantity",
+        "group",
         "writer",
     ]
     assert parse_name("dirichlet") == parse_name("dirichlet0.5") == ("dirichlet", 0.5)

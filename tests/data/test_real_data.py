@@ -57,7 +57,7 @@ def test_mnist_by_writer_has_539_natural_clients(mnist_folder: Path) -> None:
     if not (mnist_folder / "mnist" / "qmnist_writers.npz").is_file():
         pytest.skip("HIFLASH_DATA has no mnist/qmnist_writers.npz")
     data = load("mnist", mnist_folder)
-    dealt = partition("writer", data.y, 539, rng(0, "partition"), classes=10, writers=data.writers)
+    dealt = partition("writer", data.y, 539, rng(0, "partition"), classes=10, groups=data.groups)
     sizes = [len(part) for part in dealt.indices]
     assert (sum(sizes), min(sizes), max(sizes)) == (60_000, 19, 131)
 
@@ -83,8 +83,8 @@ def test_cifar10_has_5000_images_in_every_class(cifar10_folder: Path) -> None:
 def test_femnist_has_100_writers_tested_on_their_own_test_parts(femnist_folder: Path) -> None:
     data = load("femnist", femnist_folder)
     assert data.classes == 62
-    assert data.writers is not None
-    assert len(np.unique(data.writers)) == 100
+    assert data.groups is not None
+    assert len(np.unique(data.groups)) == 100
     assert (len(data.y), len(data.y_test)) == (14_128, 1_612)
-    dealt = partition("writer", data.y, 100, rng(0, "partition"), classes=62, writers=data.writers)
+    dealt = partition("writer", data.y, 100, rng(0, "partition"), classes=62, groups=data.groups)
     assert sum(map(len, dealt.indices)) == 14_128

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hiflash.core.aggregation import Rule
-from hiflash.core.attack import Attack
+from hiflash.core.aggregation import Median
+from hiflash.core.attack import Scale
 from hiflash.execute.executor import LazyExecutor, RoundRules, RoundWork
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Assignment, ClientTask, Weights
@@ -113,8 +113,8 @@ def test_what_a_client_keeps_replaces_the_models_in_every_round_of_a_lease(worke
 
 
 def test_a_round_is_combined_by_its_rule_after_malicious_clients_had_their_way() -> None:
-    attack = Attack("scale", 100.0, frozenset({5}))
-    executor = LazyExecutor(Scripted(), RoundRules(Rule("median"), attack))
+    attack = Scale(frozenset({5}), 100.0)
+    executor = LazyExecutor(Scripted(), RoundRules(Median(), attack))
     executor.begin(work(1, 0, [1, 3, 5], base=10.0))
     assert executor.result(1, 0).weights.tolist() == [13]  # of 11, 13 and 10 + 100 * 5
 

@@ -21,6 +21,12 @@ Run = Callable[..., hiflash.Result]
 SOME: dict[str, dict[str, Any]] = {
     "fedavg": {},
     "fedprox": {},
+    "scaffold": {},
+    "feddyn": {},
+    "fednova": {"client.local_epochs": 1},
+    "fedavgm": {},
+    "fedadam": {},
+    "fedyogi": {},
     "tifl": {"cloud.tiers": 3, "cloud.participants": 2, "cloud.tier_interval": 4},
     "fedasync": {"cloud.concurrency": 4},
     "fedbuff": {"cloud.concurrency": 4, "cloud.buffer": 3},

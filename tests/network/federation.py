@@ -146,7 +146,9 @@ class World:
         weights = np.zeros(SIZE, np.float32)
         examples = {edge: EXAMPLES * len(cluster) for edge, cluster in enumerate(self.clusters)}
         if plan.schedule == "sync":
-            cloud = SyncCloud(weights, examples, selection=UniformSelection(plan.edges, plan.seed), quorum=0.5)
+            cloud = SyncCloud(
+                weights, examples, selection=UniformSelection(plan.edges, plan.seed), quorum=0.5
+            )
         else:
             fixed = plan.threshold != "random"
             cloud = AsyncCloud(
@@ -187,7 +189,9 @@ class World:
         await service.run()
 
     async def start_edge(self, edge: int, process: Process) -> None:
-        terms = EdgeTerms(edge, *DIGESTS, address=f"edge {edge}", client_s=4.0, start_s=5.0, rate=1e6, burst=1e6)
+        terms = EdgeTerms(
+            edge, *DIGESTS, address=f"edge {edge}", client_s=4.0, start_s=5.0, rate=1e6, burst=1e6
+        )
         agent = EdgeAgent(
             terms,
             self.wire,

@@ -4,7 +4,7 @@ import asyncio
 import selectors
 
 
-class Stuck(Exception):
+class Stuck(Exception):  # noqa: N818  # a state, not an error of ours
     """Nothing is left to do and nobody will wake anybody."""
 
 

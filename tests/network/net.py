@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,7 +109,9 @@ class Wires:
 
     async def _deliver(self, method: str, body: bytes) -> bytes:
         net, process = self.network, self.network.processes[self.name]
-        net.trace.append((round(asyncio.get_running_loop().time(), 9), self.peer, self.name, method, len(body)))
+        net.trace.append(
+            (round(asyncio.get_running_loop().time(), 9), self.peer, self.name, method, len(body))
+        )
         if not process.up or process.service is None:
             raise CallError("unavailable", f"{self.name} is down")
         work = process.spawn(process.service.serve(method, self.peer, body))
@@ -121,7 +124,5 @@ class Wires:
 
     async def _again(self, method: str, body: bytes) -> None:
         await asyncio.sleep(self.network.delay_s() * 20)
-        try:
+        with suppress(CallError):
             await self._deliver(method, body)
-        except CallError:
-            pass

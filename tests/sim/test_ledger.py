@@ -44,7 +44,7 @@ def run_lease(books: Ledger, rounds: int = 2) -> None:
 def test_an_applied_upload_counts_once_in_every_book() -> None:
     books = ledger()
     run_lease(books)
-    books.arrived(verdict("applied", staleness=2))
+    books.arrived(verdict("applied", staleness=2), {})
     assert (books.communications, books.client_uploads, books.client_steps) == (1, 4, 12)
     assert books.wasted_client_steps == 0
     assert (books.wan_bytes_down, books.wan_bytes_up) == (1000, 1000)
@@ -61,7 +61,7 @@ def test_costs_are_spread_over_the_slots_of_a_lease_and_sending_is_charged_at_it
     # At 2.4, in slot 4, three of six slots are charged, and slots 0 to 4 have begun.
     costs = books.costs(2.4)
     assert costs == {"compute_cost": pytest.approx(0.75), "send_cost": 0.0, "total_cost": pytest.approx(5.75)}
-    books.arrived(verdict("applied"))
+    books.arrived(verdict("applied"), {})
     # Sending: 2 rounds * (0.25 + 0.75) = 2 s in units of 4 s: 0.5. At 3.6, slots 0 to 7 have begun.
     assert books.costs(3.6) == {
         "compute_cost": pytest.approx(1.5),
@@ -73,14 +73,14 @@ def test_costs_are_spread_over_the_slots_of_a_lease_and_sending_is_charged_at_it
 def test_weights_scale_computing_and_sending_but_not_time() -> None:
     books = ledger(compute_weight=10.0, send_weight=100.0)
     run_lease(books)
-    books.arrived(verdict("applied"))
+    books.arrived(verdict("applied"), {})
     assert books.costs(3.6)["total_cost"] == pytest.approx(10 * 1.5 + 100 * 0.5 + 8)
 
 
 def test_a_discarded_upload_is_a_communication_whose_steps_are_wasted() -> None:
     books = ledger()
     run_lease(books)
-    books.arrived(verdict("rejected", "stale", 4))
+    books.arrived(verdict("rejected", "stale", 4), {})
     assert (books.communications, books.discarded, books.rejected) == (1, 1, 0)
     assert (books.client_steps, books.wasted_client_steps) == (12, 12)
     assert books.applied == [0, 0]
@@ -98,7 +98,7 @@ def test_a_cancelled_lease_pays_for_the_rounds_it_did_and_is_no_communication() 
 def test_a_buffered_upload_is_settled_when_its_round_is() -> None:
     books = ledger(synchronous=True)
     run_lease(books)
-    books.arrived(verdict("buffered"))
+    books.arrived(verdict("buffered"), {})
     assert books.communications == 1
     assert books.costs(3.6)["compute_cost"] == 1.5
     assert books.applied == [0, 0]
@@ -125,7 +125,7 @@ def test_the_books_survive_being_saved() -> None:
     run_lease(books)
     copy.restore(books.snapshot())
     for each in (books, copy):
-        each.arrived(verdict("applied", staleness=1))
+        each.arrived(verdict("applied", staleness=1), {})
     assert copy.figures() == books.figures()
     assert copy.totals(4.0) == books.totals(4.0)
 
@@ -133,7 +133,7 @@ def test_the_books_survive_being_saved() -> None:
 def test_updates_that_do_not_count_are_counted_by_their_reason() -> None:
     books = ledger()
     run_lease(books)
-    books.arrived(verdict("rejected", "not finite"))
+    books.arrived(verdict("rejected", "not finite"), {})
     assert books.figures()["rejections"] == {"not finite": 1}
     other = ledger()
     other.restore(books.snapshot())

@@ -191,7 +191,7 @@ def test_a_refused_upload_leaves_what_was_left_out_as_it_was(tiny_data: hiflash.
         ({"wan.upload": "topk", "wan.topk": 0.6}, "wan.topk must be in (0, 0.5], got 0.6"),
         (
             {"wan.upload": "int8", "wan.topk": 0.1},
-            'wan.topk needs wan.upload = "topk" or wan.download = "topk"',
+            'wan.topk is for wan.upload or wan.download = "topk", and here that is "int8" and "none"',
         ),
     ],
 )

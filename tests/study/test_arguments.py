@@ -19,7 +19,6 @@ from torch import Tensor, nn
 import hiflash
 from hiflash.errors import ConfigError, HiFlashError
 from hiflash.study.arguments import CHECKS, check_arguments
-from hiflash.study.cells import Watcher
 from tiny import TINY, make_norm_model, make_tiny_data, make_tiny_model
 
 DATA = make_tiny_data()
@@ -44,7 +43,7 @@ def test_any_value_of_any_argument_is_fine_or_a_clear_error(name: str, value: ob
 
 @settings(max_examples=60, deadline=None)
 @given(
-    name=st.sampled_from(["config", "data", "model", "directory", "indices", "progress", "pause"]),
+    name=st.sampled_from(["config", "data", "model", "directory", "indices", "observers", "pause"]),
     value=junk.filter(
         lambda value: value is not None and not isinstance(value, dict) and not callable(value)
     ),
@@ -53,6 +52,8 @@ def test_a_run_with_junk_is_a_hiflash_error(name: str, value: object) -> None:
     given_arguments: dict[str, Any] = {**QUICK, "data": DATA, "model": make_tiny_model, name: value}
     if name == "directory" and isinstance(value, str) and "\0" not in value:
         return  # may well be a name
+    if name == "observers" and isinstance(value, list) and not value:
+        return  # nobody observes
     with pytest.raises(HiFlashError):
         hiflash.run(given_arguments.pop("config", None), **given_arguments)
 
@@ -96,7 +97,12 @@ RUNS: dict[str, tuple[dict[str, Any], str]] = {
     "mixed": ({"model": lambda: make_tiny_model().append(nn.Linear(4, 4).double())}, "4.weight is .*float64"),
     "lazy": ({"model": lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4))}, "call it once with a sample"),
     "directory": ({"directory": 3}, 'directory must be the path of a folder, like "runs/mine", got 3'),
-    "progress": ({"progress": 3}, "progress must be a function, got 3"),
+    "observers": ({"observers": 3}, "observers must be a list of hiflash.Observer objects"),
+    "one observer": ({"observers": hiflash.Observer()}, r"like \[Mine\(\), \"csv\"\], got Observer"),
+    "an observer's class": ({"observers": [hiflash.Observer]}, r"a list of objects, like \[Observer\(\)\]"),
+    "an unknown tracker": ({"observers": ["cvs"]}, "unknown tracker 'cvs'; there are csv, tensorboard"),
+    "a tracker twice": ({"observers": ["csv", "csv"]}, "observers has csv twice"),
+    "a tracker without a directory": ({"observers": ["csv"]}, 'has none; give one, like directory="runs'),
     "pause": ({"pause": True}, "pause must be a function, got True"),
     "indices as a number": ({"indices": 5}, "sample indices of every client.* got 5"),
     "indices by client": ({"indices": {0: [1]}}, "sample indices of every client"),
@@ -140,8 +146,7 @@ COMPARISONS: dict[str, tuple[dict[str, Any], str]] = {
     "partitions": ({"partitions": [3]}, "partitions must be a list of names"),
     "processes": ({"processes": "2"}, r"processes must be a whole number in 1\.\.1024, got '2'"),
     "no processes": ({"processes": None}, "processes must be a whole number"),
-    "watcher": ({"watcher": print}, "watcher must have the methods started, progress, finished"),
-    "watcher as a class": ({"watcher": Watcher}, "got the class Watcher"),
+    "observers": ({"observers": [print]}, "observers must be a list of hiflash.Observer objects"),
     "directory": ({"directory": 3}, "directory must be the path of a folder"),
     "data": ({"data": "mnist"}, r'data=\{"name": "mnist"\}'),
 }
@@ -200,8 +205,7 @@ class Raising(Pair):
     forward = raise_mine
 
 
-@pytest.mark.parametrize("mine", [{"model": raise_mine}, {"model": Raising}, {"progress": raise_mine},
-                                  {"pause": raise_mine}])  # fmt: skip
+@pytest.mark.parametrize("mine", [{"model": raise_mine}, {"model": Raising}, {"pause": raise_mine}])
 def test_what_a_users_own_code_raises_passes_through(mine: dict[str, Any]) -> None:
     with pytest.raises(MineError, match="mine"):
         run(**mine)

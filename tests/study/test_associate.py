@@ -43,7 +43,10 @@ def test_heterogeneity_has_lower_divergence_and_latency_than_random() -> None:
     ("settings", "said"),
     [
         ({"federation.capacity": 2}, r"federation.capacity \(2\) x federation.edges \(4\) leaves no room"),
-        ({"federation.reach": 2}, "federation.reach is for the associations heterogeneity and data"),
+        (
+            {"federation.reach": 2},
+            'reach is for federation.association = "heterogeneity" or "data", and here',
+        ),
         (
             {"data.name": "none", "trainer": "none", "federation.association": "data"},
             "federation.association = data needs labels",

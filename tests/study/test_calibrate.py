@@ -114,7 +114,7 @@ def test_a_small_calibration_from_runs_to_files(
 ) -> None:
     folder, calibration, _ = calibrated
     assert [cell.name for cell in calibration.fitted] == ["random-s5", "random-s6", "uneven-s5"]
-    names = [path.name for path in calibration.save(folder)]
+    names = [path.name for path in calibration.files]
     assert names == ["surrogate.json", "calibration.json", "calibration.png", "calibration.pdf"]
     assert all((folder / name).is_file() for name in names)
     assert load_surrogate(folder / "surrogate.json", Config()) == calibration.surrogate

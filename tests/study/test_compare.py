@@ -13,7 +13,6 @@ import pytest
 import hiflash
 from hiflash.errors import ConfigError, DamageError, DataError, HiFlashError, Paused, RunError
 from hiflash.methods.recipes import METHODS
-from hiflash.study.cells import Watcher
 from hiflash.study.compare import comparison_cells
 from tiny import TINY, make_tiny_model
 
@@ -175,21 +174,22 @@ def test_own_data_is_compared_in_memory(tiny_data: hiflash.Dataset) -> None:
 
 
 def test_cells_in_processes_equal_cells_run_here_and_are_not_repeated(tmp_path: Path) -> None:
-    class Log(Watcher):
+    class Log(hiflash.Observer):
         started_cells: list[str]
         done: dict[str, Any]
 
         def __init__(self) -> None:
             self.started_cells, self.done = [], {}
 
-        def started(self, cell: str) -> None:
-            self.started_cells.append(cell)
+        def started(self, run: hiflash.RunInfo) -> None:
+            if not run.finished:
+                self.started_cells.append(run.name)
 
-        def finished(self, cell: str, result: Any) -> None:
-            self.done[cell] = result["digest"]
+        def finished(self, run: hiflash.RunInfo, result: hiflash.Result) -> None:
+            self.done[run.name] = result.digest
 
     log = Log()
-    common: dict[str, Any] = {"methods": ["fedavg", "hifl"], "seeds": 1, "watcher": log, **SMALL}
+    common: dict[str, Any] = {"methods": ["fedavg", "hifl"], "seeds": 1, "observers": [log], **SMALL}
     apart = hiflash.compare(directory=tmp_path / "apart", processes=2, **common)
     assert sorted(log.started_cells) == ["fedavg-noniid2-s0", "hifl-noniid2-s0"]
     here = hiflash.compare(**common)
@@ -199,7 +199,7 @@ def test_cells_in_processes_equal_cells_run_here_and_are_not_repeated(tmp_path: 
     again = hiflash.compare(directory=tmp_path / "apart", processes=2, **common)
     assert [r.digest for r in again.results] == [r.digest for r in apart.results]
     assert log.started_cells == []
-    paths = again.save(tmp_path / "apart")
+    paths = again.files
     assert [path.name for path in paths[:3]] == ["cells.csv", "compare.csv", "compare.json"]
     assert {path.suffix for path in paths[3:]} == {".png", ".pdf"}
     saved = json.loads(paths[2].read_text())
@@ -222,9 +222,9 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_cell_whose_process_dies_is_reported(tmp_path: Path) -> None:
-    class Killer(Watcher):
-        def progress(self, cell: str, progress: Any) -> None:
-            for child in multiprocessing.active_children() if progress["communications"] > 5 else []:
+    class Killer(hiflash.Observer):
+        def progress(self, run: hiflash.RunInfo, status: Any) -> None:
+            for child in multiprocessing.active_children() if status["communications"] > 5 else []:
                 os.kill(child.pid or 0, signal.SIGKILL)
 
     settings = {**SMALL, "stop.communications": 5000, "checkpoint_s": 0.1}
@@ -232,7 +232,7 @@ def test_a_cell_whose_process_dies_is_reported(tmp_path: Path) -> None:
         RunError, match=r"process of hifl-noniid2-s0 died \(exit code -9\); give the same command"
     ):
         hiflash.compare(
-            methods=["hifl"], directory=tmp_path / "c", processes=2, watcher=Killer(), seeds=1, **settings
+            methods=["hifl"], directory=tmp_path / "c", processes=2, observers=[Killer()], seeds=1, **settings
         )
     assert json.loads((tmp_path / "c" / "hifl-noniid2-s0" / "events.jsonl").read_text().splitlines()[0])
 

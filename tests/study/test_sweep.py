@@ -110,7 +110,7 @@ def test_a_sweep_is_saved_and_not_repeated(tiny_data: hiflash.Dataset, tmp_path:
     more = hiflash.sweep(seeds=2, **common)
     assert (tmp_path / "s" / "alpha1.0-s0" / "result.json").stat().st_mtime_ns == before
     assert [result.digest for result in more.results[::2]] == [result.digest for result in sweep.results]
-    paths = more.save(tmp_path / "s")
+    paths = more.files
     assert [path.name for path in paths] == ["cells.csv", "sweep.csv", "sweep.json", "sweep.png", "sweep.pdf"]
     with (tmp_path / "s" / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -20,6 +20,7 @@ from hiflash.cli import (
     compare,
     data,
     evaluate_agent,
+    federation,
     methods,
     run,
     sweep,
@@ -34,7 +35,9 @@ __all__ = ["main"]
 SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
-COMMANDS = (run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, certs)
+COMMANDS = (
+    run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, federation, certs
+)  # fmt: skip
 
 
 @answering_signals
@@ -65,6 +68,10 @@ def _call(words: list[str], options: argparse.Namespace) -> int:
         if chosen is not None and takes_settings:
             words, settings = split(words, chosen)
         parser.parse_args(words, options)
+        if getattr(options, "plugin", None):
+            from hiflash.config.settings import merged
+
+            settings = merged(settings, {"plugins": options.plugin})
         if chosen is not None and takes_settings and options.help_keys:
             _print_help(chosen)
             return 0

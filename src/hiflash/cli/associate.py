@@ -10,6 +10,7 @@ from typing import Any
 
 from hiflash.cli.common import PAUSED, print_paths
 from hiflash.cli.words import settings_options
+from hiflash.errors import ConfigError
 
 __all__ = ["add"]
 
@@ -26,6 +27,11 @@ def add(commands: Any) -> None:
         help="names with commas (federation.association if given, or heterogeneity)",
     )
     command.add_argument("--sweep", metavar="NUMBERS", help="values of lambda, e.g. 0,50,...,1000")
+    command.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the association, e.g. FOLDER/association.csv (docs/federation.md)",
+    )
     command.set_defaults(call=_associate)
 
 
@@ -33,19 +39,16 @@ def _associate(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress, TimeElapsedColumn
 
-    from hiflash.config import Config
-    from hiflash.config.settings import read_settings
     from hiflash.report.association import association_table
     from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
-    from hiflash.study.associate import SWEPT, associate, parse_sweep
-    from hiflash.study.cells import listed
+    from hiflash.study.associate import associate, chosen_strategies
 
-    given = {**read_settings(options.config), **options.settings}
-    usual = SWEPT if options.sweep else str(given.get("federation.association", SWEPT))
-    strategies = listed("--strategy", options.strategy or usual) or [usual]
-    config = Config.load(options.config, {**options.settings, "federation.association": strategies[0]})
-    sweep = parse_sweep(options.sweep) if options.sweep else ()
+    config, strategies = chosen_strategies(
+        options.config, options.strategy, options.sweep or (), options.settings
+    )
+    if options.out is not None:
+        _check_out(Path(options.out), strategies, swept=bool(options.sweep))
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
     folder = Path(options.runs) / name
     check_writable(folder)
@@ -60,17 +63,36 @@ def _associate(options: argparse.Namespace) -> int:
             study = associate(
                 config,
                 strategies=strategies,
-                sweep=sweep,
+                sweep=options.sweep or (),
+                directory=folder,
                 progress=lambda what, placed: bars.update(bar, description=what, completed=placed),
             )
     except KeyboardInterrupt:
         print("stopped; nothing was written", file=sys.stderr)
         return PAUSED
-    study.save(folder)
+    if options.out is not None:
+        study.write_association(Path(options.out))
     if options.json:
         print(json.dumps(study.to_json()))
         return 0
     console = Console()
     console.print(association_table(study))
-    print_paths(console, (folder / f"associate.{kind}" for kind in ("json", "png", "pdf")))
+    print_paths(console, study.files)
+    if options.out is not None:
+        print_paths(console, [Path(options.out)])
     return 0
+
+
+def _check_out(path: Path, strategies: list[str], *, swept: bool) -> None:
+    """Refuse to write before anything is computed: no association, several, or no place for the file."""
+    from hiflash.store.files import check_writable
+
+    if len(strategies) > 1 and not swept:
+        raise ConfigError(f"--out writes one association, and --strategy has {len(strategies)}; name one")
+    if strategies == ["latency"]:
+        raise ConfigError(
+            "--out writes the edge of every client, and latency tiers are not places; use another"
+        )
+    if path.is_dir():
+        raise ConfigError(f"--out must be a file, and {path} is a folder; use {path / 'association.csv'}")
+    check_writable(path.parent)

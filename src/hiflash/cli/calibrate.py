@@ -31,6 +31,7 @@ def add(commands: Any) -> None:
 
 def _calibrate(options: argparse.Namespace) -> int:
     from hiflash.study.calibrate import CHECK_SEEDS, FIT_SEEDS, calibration_cells, finish
+    from hiflash.study.cells import saved
 
     cells = calibration_cells(
         options.config,
@@ -55,8 +56,7 @@ def _calibrate(options: argparse.Namespace) -> int:
             if paused():
                 raise Paused(None, f"paused; give the same command again to go on with {folder}")
 
-        calibration = finish(cells, results, told)
-    paths = calibration.save(folder)
+        calibration = saved(finish(cells, results, told), folder)
     if options.json:
         print(json.dumps(calibration.numbers()))
         return 0
@@ -64,7 +64,7 @@ def _calibrate(options: argparse.Namespace) -> int:
 
     console = Console()
     print_tables(console, calibration_tables(calibration.report(), console.width))
-    print_paths(console, paths)
+    print_paths(console, calibration.files)
     return 0
 
 

@@ -18,6 +18,8 @@ from hiflash.study.signals import EXIT_CODE, Stopped, answered, new_pause, say_a
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from hiflash.report.live import LiveView
+    from hiflash.sim.observer import Observer
     from hiflash.sim.result import Result
     from hiflash.study.cells import Cell
 
@@ -31,6 +33,9 @@ __all__ = [
     "print_tables",
     "resumable",
     "run_with_view",
+    "shown_in",
+    "track_option",
+    "trackers",
 ]
 
 PAUSED = EXIT_CODE
@@ -85,6 +90,36 @@ def cells_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
 
 
+def track_option(command: argparse.ArgumentParser) -> None:
+    """Give a command what all have that run something."""
+    command.add_argument(
+        "--track", metavar="NAMES", help="also write tensorboard or csv files, or both with a comma"
+    )
+
+
+def trackers(options: argparse.Namespace) -> list[str]:
+    """Return the names of the trackers that `--track` wants."""
+    return [name.strip() for name in (getattr(options, "track", None) or "").split(",") if name.strip()]
+
+
+def shown_in(view: LiveView) -> Observer:
+    """Return an observer that shows runs in a view."""
+    from hiflash.sim.observer import Observer, RunInfo
+
+    class Showing(Observer):
+        def started(self, run: RunInfo) -> None:
+            if not run.finished:
+                view.started(run.name)
+
+        def progress(self, run: RunInfo, status: Mapping[str, Any]) -> None:
+            view.progress(run.name, status)
+
+        def finished(self, run: RunInfo, result: Result) -> None:
+            view.finished(run.name, result.to_dict())
+
+    return Showing()
+
+
 def run_with_view(
     cells: Sequence[Cell],
     folder: Path,
@@ -98,7 +133,6 @@ def run_with_view(
     from hiflash.report.live import LiveView
     from hiflash.study.run_cells import run_cells
 
-    _check_agents(cells)
     # At least two: each cell has a process of its own, so that the view goes on while it works.
     processes = options.processes or max(2, min(len(cells), os.cpu_count() or 1))
     paused = Paused(None, f"paused; give the same command again to go on with {folder}")
@@ -109,7 +143,7 @@ def run_with_view(
                 cells,
                 directory=folder,
                 processes=processes,
-                watcher=view,  # type: ignore[arg-type]  # has the methods of a Watcher
+                observers=[shown_in(view), *trackers(options)],
                 pause=pause_on_signal(),
             )
     except (Paused, Stopped):
@@ -129,15 +163,3 @@ def print_paths(console: Any, paths: Iterable[Path]) -> None:
     for path in paths:
         if path.exists():
             console.print(str(path), soft_wrap=True, highlight=False)
-
-
-def _check_agents(cells: Sequence[Cell]) -> None:
-    """Say before anything runs that an agent is missing, or is for another number of edges."""
-    from hiflash.methods.registry import threshold_policy
-
-    acting = [cell.config for cell in cells if cell.config.cloud.threshold == "agent"]
-    unlike = {  # whatever decides which agent is taken, and whether it fits
-        (c.cloud.agent, c.cloud.enforce, c.federation.association, c.data.name, c.units): c for c in acting
-    }
-    for config in unlike.values():
-        threshold_policy(config)

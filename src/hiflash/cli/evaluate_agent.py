@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hiflash.cli.common import cells_options, pause_on_signal, print_paths, print_tables, run_with_view
 from hiflash.cli.words import seeds, settings_options
-from hiflash.errors import DataError, Paused, RunError
-
-if TYPE_CHECKING:
-    from hiflash.sim.result import Result
-    from hiflash.study.cells import Cell
-    from hiflash.study.policies import Evaluation, Plan
+from hiflash.errors import Paused
 
 __all__ = ["add"]
 
@@ -47,9 +44,8 @@ def add(commands: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from hiflash.store.files import check_writable
+    from hiflash.study.evaluate_agent import evaluate_plan
     from hiflash.study.policies import plan
-    from hiflash.study.run_cells import read_cells
 
     wanted = plan(
         options.config,
@@ -64,20 +60,13 @@ def _evaluate(options: argparse.Namespace) -> int:
         choice_seeds=None if options.choice_seeds is None else _list_of_seeds(options.choice_seeds),
     )
     folder = Path(options.runs) / (options.name or f"evaluate-{wanted.cells[0].config.data.name}")
-    check_writable(folder)
-    if options.finished:
-        cells = [cell for cell in wanted.cells if (folder / cell.name / "result.json").is_file()]
-        if not cells:
-            raise RunError(
-                f"{folder} has no finished run of this evaluation; leave out --finished to make them"
-            )
-        results = read_cells(cells, folder)
-    else:
-        cells = wanted.cells
-        _check_data(cells[0])
-        results = run_with_view(cells, folder, options)
-    evaluation = _measured(wanted, cells, results)
-    paths = evaluation.save(folder)
+    with _edges_bar(len(wanted.cells)) as progress:
+        evaluation = evaluate_plan(
+            wanted,
+            folder,
+            None if options.finished else lambda cells: run_with_view(cells, folder, options),
+            progress,
+        )
     if options.json:
         print(json.dumps(evaluation.to_json()))
         return 0
@@ -93,7 +82,7 @@ def _evaluate(options: argparse.Namespace) -> int:
             console.print(f"  {line}", highlight=False)
     if told["missing"]:
         console.print(f"{told['missing']} runs are missing", highlight=False)
-    print_paths(console, paths)
+    print_paths(console, evaluation.files)
     return 0
 
 
@@ -105,31 +94,28 @@ def _list_of_seeds(text: str) -> list[int]:
     return [listed] if isinstance(listed, int) else listed
 
 
-def _check_data(cell: Cell) -> None:
-    """Report missing data once, before any run starts."""
-    from hiflash.data import load
-
-    data = cell.config.data
-    try:
-        load(data.name, data.dir or None)
-    except DataError as error:
-        raise DataError(f"{error}\nOr use --data.name mnist5k, which comes with the package.") from None
-
-
-def _measured(plan: Plan, cells: list[Cell], results: list[Result]) -> Evaluation:
-    """Return the evaluation; the first time, measuring the edges takes about half a second per run."""
+@contextmanager
+def _edges_bar(runs: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows how many runs have their edges measured, from its first call on."""
     from rich.console import Console
     from rich.progress import Progress
 
-    from hiflash.study.policies import Evaluation
+    bars = Progress(console=Console(stderr=True), transient=True)
+    bar = bars.add_task("accuracy of edges", total=runs)
 
-    paused = pause_on_signal()
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("accuracy of edges", total=len(cells))
+    paused = None
 
-        def progress(done: int) -> None:
-            bars.update(bar, completed=done)
-            if paused():
-                raise Paused(None, "paused; give the same command again to go on")
+    def progress(done: int) -> None:
+        nonlocal paused
+        if paused is None:
+            paused = pause_on_signal()
+            bars.start()
+        bars.update(bar, completed=done)
+        if paused():
+            raise Paused(None, "paused; give the same command again to go on")
 
-        return Evaluation.of(plan, cells, results, progress)
+    try:
+        yield progress
+    finally:
+        if paused is not None:  # stopping a bar that never began prints an empty line
+            bars.stop()

@@ -6,27 +6,25 @@ import argparse
 import json
 from typing import Any
 
+from hiflash.cli.words import plugin_option
+
 __all__ = ["add"]
 
 
 def add(commands: Any) -> None:
     """Add the command."""
-    command = commands.add_parser("methods", help="list the methods and their parts")
+    command = commands.add_parser("methods", help="list the methods, and the parts of which they are made")
     command.add_argument("--json", action="store_true", help="print one JSON object")
+    plugin_option(command)
     command.set_defaults(call=_methods)
 
 
 def _methods(options: argparse.Namespace) -> int:
-    from hiflash.config.describe import describe_method
-    from hiflash.methods.recipes import METHODS
-    from hiflash.methods.registry import THRESHOLDS
+    from hiflash.study.catalogue import list_methods, list_parts
 
-    rows: dict[str, Any] = {
-        name: {"about": recipe.about, "parts": describe_method(name), "settings": recipe.settings}
-        for name, recipe in METHODS.items()
-    }
+    rows, kinds = list_methods(), list_parts()
     if options.json:
-        print(json.dumps(rows))
+        print(json.dumps({"methods": rows, "parts": kinds}))
         return 0
     from rich.console import Console
     from rich.table import Table
@@ -37,12 +35,14 @@ def _methods(options: argparse.Namespace) -> int:
         table.add_row(f"[bold]{name}[/]", f"{row['about']}\n{parts}\n")
     console = Console(highlight=False)
     console.print(table)
-    console.print("thresholds: hiflash run --cloud.threshold NAME, or a number")
-    names = Table.grid(padding=(0, 2))
-    for part in THRESHOLDS.values():
-        names.add_row(f"[bold]{part.name}[/]", part.about.replace("`", ""))
-    console.print(names)
-    console.print(
-        "\nAny part may be replaced: hiflash run --method fedat --cloud.mixing delta", soft_wrap=True
-    )
+    for word, kind in kinds.items():
+        keys = " or ".join(f"--{key} NAME" for key in kind["keys"])
+        console.print(f"{word}: {keys}{' (or a number)' if word == 'threshold' else ''}", soft_wrap=True)
+        names = Table.grid(padding=(0, 2))
+        for name, part in kind["parts"].items():
+            declared = "".join(f"\n[dim]--{key}[/]" for key in part["keys"])
+            names.add_row(f"  [bold]{name}[/]", part["about"].replace("`", "") + declared)
+        console.print(names)
+        console.print()
+    console.print("Any part may be replaced: hiflash run --method fedat --cloud.mixing delta", soft_wrap=True)
     return 0

@@ -7,11 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hiflash.cli.common import pause_on_signal, print_paths, resumable
+from hiflash.cli.common import pause_on_signal, print_paths, resumable, shown_in, track_option, trackers
 from hiflash.cli.words import agent_setting, settings_options
 from hiflash.errors import ConfigError, RunError
 
 __all__ = ["add"]
+
+FILES = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf", "clients.png",
+         "evaluations.csv", "uploads.csv", "tensorboard")  # fmt: skip
 
 
 def add(commands: Any) -> None:
@@ -22,6 +25,7 @@ def add(commands: Any) -> None:
         "--agent", metavar="FILE", help="let this agent decide thresholds (cloud.threshold = agent)"
     )
     command.add_argument("--resume", metavar="RUN", help="go on with an interrupted run, e.g. runs/NAME")
+    track_option(command)
     command.set_defaults(call=_run)
 
 
@@ -49,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
     options.then = f"go on with: hiflash run --resume {path}"
     with resumable(path), LiveView([name]) as view:
         common: dict[str, Any] = {
-            "progress": lambda status: view.progress(name, status),
+            "observers": [shown_in(view), *trackers(options)],
             "pause": pause_on_signal(),
         }
         if options.resume:
@@ -57,7 +61,6 @@ def _run(options: argparse.Namespace) -> int:
             result = resume(path, **where, **common)
         else:
             result = run(config, directory=path, **common)
-        view.finished(name, result.to_dict())
     if options.json:
         print(json.dumps(result.to_dict()))
         return 0
@@ -67,8 +70,7 @@ def _run(options: argparse.Namespace) -> int:
 
     console = Console()
     console.print(run_table(result.to_dict()))
-    files = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf")
-    print_paths(console, (path / file for file in files))
+    print_paths(console, (path / file for file in FILES))
     console.print(f"digest {result.digest}", soft_wrap=True, highlight=False)
     return 0
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view
+from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view, track_option
 from hiflash.cli.words import seeds, settings_options, values
 from hiflash.errors import ConfigError
 
@@ -26,10 +26,12 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--by", help="sort key of the table (communications; best_accuracy, ...)")
     cells_options(command)
+    track_option(command)
     command.set_defaults(call=_sweep)
 
 
 def _sweep(options: argparse.Namespace) -> int:
+    from hiflash.study.cells import saved
     from hiflash.study.sweep import Sweep, chosen_metric, sweep_cells
 
     cells = sweep_cells(
@@ -42,8 +44,7 @@ def _sweep(options: argparse.Namespace) -> int:
     config = cells[0].config
     name = options.name or f"sweep-{config.method}-{config.data.name}"
     folder = Path(options.runs) / name
-    sweep = Sweep(cells, run_with_view(cells, folder, options), by, folder)
-    paths = sweep.save(folder)
+    sweep = saved(Sweep(cells, run_with_view(cells, folder, options), by), folder)
     if options.json:
         print(json.dumps({"by": by, "cells": sweep.numbers(), "rows": sweep.rows()}))
         return 0
@@ -57,7 +58,7 @@ def _sweep(options: argparse.Namespace) -> int:
     print_tables(console, sweep_tables(numbers, by, console.width))
     for line in sweep_alerts(numbers):
         console.print(line)
-    print_paths(console, paths)
+    print_paths(console, sweep.files)
     return 0
 
 

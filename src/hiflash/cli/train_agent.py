@@ -56,36 +56,32 @@ def add(commands: Any) -> None:
 def _train(options: argparse.Namespace) -> int:
     from hiflash.config import Config
     from hiflash.config.settings import hiflash_settings
-    from hiflash.control.train import Training, TrainingSettings
-    from hiflash.report.training import TrainingView, draw_training, training_table
-    from hiflash.store.files import check_writable
-    from hiflash.store.run_directory import check_name
+    from hiflash.report.training import TrainingView, training_table
+    from hiflash.study.train_agent import train_agent
 
     config = Config.load(None, hiflash_settings(options.config, options.settings))
-    name = check_name(options.name or f"agent-{config.data.name}-{config.federation.association}")
-    folder = Path(options.runs) / name
-    check_writable(folder)
-    settings = TrainingSettings(
-        episodes=options.episodes,
-        network=options.network,
-        dynamics=options.dynamics,
-        fidelity=options.fidelity,
-        progress_reward=options.reward == "progress",
-    )
-    training = Training(config, options.surrogate, settings, folder)
-    try:
-        with TrainingView(settings.episodes) as view:
-            agent = training.run(view.episode, pause_on_signal())
-    finally:
-        training.close()
-    figures = draw_training(training.record(agent), folder)
+    name = options.name or f"agent-{config.data.name}-{config.federation.association}"
+    with TrainingView(options.episodes) as view:
+        trained = train_agent(
+            options.config,
+            directory=Path(options.runs) / name,
+            episodes=options.episodes,
+            network=options.network,
+            surrogate=options.surrogate,
+            fidelity=options.fidelity,
+            dynamics=options.dynamics,
+            reward=options.reward,
+            progress=view.episode,
+            pause=pause_on_signal(),
+            **options.settings,
+        )
     if options.json:
-        print(json.dumps(training.record(agent)))
+        print(json.dumps(trained.record))
         return 0
     from rich.console import Console
 
     console = Console()
-    console.print(training_table(training.record(agent)))
-    print_paths(console, (folder / "agent.safetensors", folder / "training.json", *figures))
-    console.print(f"digest {agent.digest}", soft_wrap=True, highlight=False)
+    console.print(training_table(trained.record))
+    print_paths(console, trained.files)
+    console.print(f"digest {trained.agent.digest}", soft_wrap=True, highlight=False)
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from hiflash.errors import ConfigError
 
-__all__ = ["agent_setting", "seeds", "settings_options", "split", "value", "values"]
+__all__ = ["agent_setting", "plugin_option", "seeds", "settings_options", "split", "value", "values"]
 
 
 def settings_options(command: argparse.ArgumentParser) -> None:
@@ -21,6 +21,18 @@ def settings_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--name", help="name of the folder the run is saved in")
     command.add_argument("--runs", default="runs", metavar="FOLDER", help="where runs are saved (runs)")
     command.add_argument("--json", action="store_true", help="print the result as JSON and nothing else")
+    plugin_option(command)
+
+
+def plugin_option(command: argparse.ArgumentParser) -> None:
+    """Add the option that names plugins."""
+    command.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module or .py file with parts of your own; may be given several times",
+    )
 
 
 def agent_setting(options: argparse.Namespace, brings: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The configuration: keys, rules between keys, dotted settings, errors.
 
-May import the vocabulary, core and methods.
+May import the vocabulary, core, methods and data.
 """
 
 from hiflash.config.tree import Config

@@ -4,96 +4,110 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from hiflash.core.registry import declared_keys, readers
-from hiflash.methods.registry import BUILT_IN, THRESHOLDS
+from hiflash.config.parts import key_readers, keys_of
+from hiflash.core.registry import readers
+from hiflash.methods.kinds import KINDS, kind_of
+from hiflash.methods.registry import is_own, usual_model, version
 
-__all__ = ["out_of_place"]
+__all__ = ["Need", "needs", "out_of_place"]
 
-ASYNC, SYNC = ("cloud.schedule", ("async",)), ("cloud.schedule", ("sync",))
-FEDERATED = ("cloud.schedule", ("async", "sync"))
-EDGES = ("federation.flat", (False,))
-WEIGHTED = ("cloud.mixing", ("interpolate", "delta", "buffer"))
 
-ASSOCIATION = (
-    "association",
-    "heterogeneity_weight",
-    "target_distribution",
-    "capacity",
-    "reach",
-    "classes_per_edge",
-)
-RULE = {"trim": "trimmed_mean", "byzantine": "krum", "krum_keep": "krum", "clip_norm": "norm_clip"}
-ATTACK = ("attack.kind", ("sign_flip", "noise", "label_flip", "scale", "nan"))
+class Need(NamedTuple):
+    """Other keys, and the values of which one of them must have one."""
+
+    keys: tuple[str, ...]
+    values: tuple[Any, ...]
+
+
+ASYNC, SYNC = Need(("cloud.schedule",), ("async",)), Need(("cloud.schedule",), ("sync",))
+FEDERATED = Need(("cloud.schedule",), ("async", "sync"))
+EDGES = Need(("federation.flat",), (False,))
+FLUCTUATION = Need(("resources.fluctuation",), ("on",))
+STEPS = Need(("client.algorithm",), ("sgd", "scaffold", "feddyn", "fednova"))  # a function takes its own
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
-Need = tuple[str, tuple[Any, ...]]  # another key, and the values that it may have
-
-
-def _threshold_needs() -> dict[str, tuple[Need, ...]]:
-    """Return the needs of the keys that thresholds declare: a threshold that reads them."""
-    parts = THRESHOLDS.values()
-    return {
-        f"cloud.{name}": (ASYNC,) if key.anywhere else (ASYNC, ("cloud.threshold", readers(parts, name)))
-        for name, key in declared_keys(parts).items()
-    }
-
-
-NEEDS: dict[str, tuple[Need, ...]] = {
-    **{f"federation.{key}": (EDGES,) for key in ASSOCIATION},
+BASIC: dict[str, tuple[Need, ...]] = {
+    "federation.files": (FEDERATED,),
+    "federation.association": (EDGES,),
+    "federation.capacity": (EDGES,),
+    "client.algorithm": (FEDERATED,),
     "client.batch_norm": (FEDERATED,),
+    **{f"client.{key}": (STEPS,) for key in ("momentum", "weight_decay", "clip_norm", "optimizer")},
+    "data.augment": (STEPS,),
     "resources.slow_edge": (FEDERATED, EDGES),
-    "resources.fluctuation_rho": (("resources.fluctuation", ("on",)),),
-    "resources.fluctuation_spread": (("resources.fluctuation", ("on",)),),
+    "resources.fluctuation_rho": (FLUCTUATION,),
+    "resources.fluctuation_spread": (FLUCTUATION,),
     "edge.aggregate": (FEDERATED, EDGES),
-    **{f"edge.{key}": (FEDERATED, EDGES, ("edge.aggregate", (rule,))) for key, rule in RULE.items()},
-    "cloud.aggregate": (SYNC,),
-    **{f"cloud.{key}": (SYNC, ("cloud.aggregate", (rule,))) for key, rule in RULE.items()},
     "attack.kind": (FEDERATED,),
-    "attack.share": (FEDERATED, ATTACK),
-    "attack.scale": (FEDERATED, ("attack.kind", ("sign_flip", "noise", "scale"))),
     **{f"mobility.{key}": (FEDERATED,) for key in ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")},
     "mobility.repair_s": (FEDERATED, EDGES),
     "mobility.switching_cost": (FEDERATED, EDGES),
-    "cloud.participants": (SYNC,),
-    "cloud.selection": (SYNC,),
-    "cloud.tiers": (SYNC, ("cloud.selection", ("tiers",))),
-    "cloud.tier_interval": (SYNC, ("cloud.selection", ("tiers",))),
-    "cloud.deadline_s": (SYNC,),
-    "cloud.quorum": (SYNC,),
-    "cloud.concurrency": (ASYNC,),
-    "cloud.mixing": (ASYNC,),
-    "cloud.alpha": (ASYNC, WEIGHTED),
-    "cloud.weighting": (ASYNC, WEIGHTED),
-    "cloud.penalty": (ASYNC, WEIGHTED, ("cloud.weighting", ("exponential",))),
-    "cloud.exponent": (ASYNC, WEIGHTED, ("cloud.weighting", ("polynomial",))),
-    "cloud.hinge": (ASYNC, WEIGHTED, ("cloud.weighting", ("hinge",))),
-    "cloud.momentum": (ASYNC, ("cloud.mixing", ("delta",))),
-    "cloud.buffer": (ASYNC, ("cloud.mixing", ("buffer",))),
-    "cloud.threshold": (ASYNC,),
-    **_threshold_needs(),
-    "cloud.enforce": (ASYNC,),
+    "evaluate.clients": (FEDERATED,),
+    **{f"cloud.{key}": (SYNC,) for key in ("aggregate", "participants", "selection", "optimizer")},
+    **{f"cloud.{key}": (SYNC,) for key in ("deadline_s", "quorum")},
+    **{f"cloud.{key}": (ASYNC,) for key in ("concurrency", "mixing", "weighting", "threshold", "enforce")},
 }
-"""The needs of each key. A key that is not listed always applies."""
+"""The needs of keys that no part declares. A key that is not listed always applies."""
+
+
+def needs() -> dict[str, tuple[Need, ...]]:
+    """Return the needs of every key: those of a part's key come from the part."""
+    return _needs(version())
+
+
+@lru_cache(maxsize=1)
+def _needs(version: int) -> dict[str, tuple[Need, ...]]:
+    found = dict(BASIC)
+    for kind in KINDS.values():
+        for key in kind.keys:
+            read = [Need(other.keys, names) for other, names in key_readers(key)]
+            found[key] = (*found.get(key, ()), *read)
+    for kind in KINDS.values():
+        for section in kind.sections:
+            choosing = tuple(key for key in kind.keys if key.startswith(f"{section}."))
+            for name, own in keys_of(kind).items():
+                chosen = Need(choosing, readers(kind.parts.values(), name))
+                found[f"{section}.{name}"] = (*found[choosing[0]], *(() if own.anywhere else (chosen,)))
+    return found
 
 
 def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
     """Return why a key has no effect among these (complete, dotted) settings; empty if it has one."""
-    for other, values in NEEDS.get(key, ()):
-        has = settings[other]
-        if has in values or (other in BUILT_IN and isinstance(has, str) and has not in BUILT_IN[other]):
+    wanted_by = needs().get(key, ())
+    if key == "cloud.momentum" and settings["cloud.schedule"] == "sync":  # a part in each schedule reads it
+        wanted_by = (Need(("cloud.optimizer",), ("momentum",)),)
+    for need in wanted_by:
+        if any(_meets(other, _value(other, settings), need.values) for other in need.keys):
             continue
+        other, has = need.keys[0], settings[need.keys[0]]
         method = settings["method"]
-        if other == "cloud.schedule" and len(values) > 1:
+        if other == "cloud.schedule" and len(need.values) > 1:
             return f"is about clients, and {method} has none; leave it out"
         if other == "cloud.schedule":
-            return f"is for {SAID[values[0]]} methods, and {method} is {SAID.get(str(has))}; leave it out"
+            return (
+                f"is for {SAID[need.values[0]]} methods, and {method} is {SAID.get(str(has))}; leave it out"
+            )
         if other == "federation.flat":
             way_out = "use federation.flat = false, or a method with edges"
             if key == "edge.aggregate":
                 way_out = "use cloud.aggregate with a synchronous method, or a method with edges"
             return f"needs edges, and {method} has none (federation.flat); {way_out}"
-        wanted = " or ".join(json.dumps(value) for value in values)
-        return f"is for {other} = {wanted}, and here that is {json.dumps(has)}; leave it out"
+        wanted = " or ".join(json.dumps(value) for value in need.values)
+        here = " and ".join(json.dumps(settings[other]) for other in need.keys)
+        return f"is for {' or '.join(need.keys)} = {wanted}, and here that is {here}; leave it out"
     return ""
+
+
+def _value(key: str, settings: Mapping[str, Any]) -> Any:
+    """Return the value of a key; the model "auto" is that of the dataset."""
+    value = settings[key]
+    return usual_model(settings["data.name"]) if (key, value) == ("model.name", "auto") else value
+
+
+def _meets(key: str, value: Any, values: tuple[Any, ...]) -> bool:
+    """Return whether a value is one of these; a part of the user may read any key of its kind."""
+    kind = kind_of(key)
+    return value in values or (kind is not None and (is_own(key, value) or kind.name_in(value) in values))

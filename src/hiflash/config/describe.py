@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from hiflash.config.tree import Config
+from typing import Any
 
-__all__ = ["describe_method"]
+from hiflash.config.tree import Config
+from hiflash.methods.kinds import KINDS
+from hiflash.methods.plugins import load_plugins
+from hiflash.methods.registry import chosen
+
+__all__ = ["describe_method", "describe_parts"]
 
 
 def describe_method(method: str) -> dict[str, str]:
@@ -20,13 +25,36 @@ def describe_method(method: str) -> dict[str, str]:
         parts["edge"] = f"{edge.clients_per_round} clients x {rounds} rounds"
     if asynchronous:
         most = "" if cloud.concurrency == "none" else f" ({cloud.concurrency} at a time)"
-        weighted = "" if cloud.mixing == "tiers" else f" ({cloud.alpha:g}, {cloud.weighting})"
+        weighted = f" ({cloud.alpha:g}, {cloud.weighting})" if _is_weighted(config) else ""
         parts["schedule"] = f"async{most}"
         parts["mixing"] = cloud.mixing + weighted
         parts["threshold"] = str(cloud.threshold)
     else:
         parts["schedule"] = f"sync ({cloud.participants} {'clients' if flat else 'edges'})"
         parts["selection"] = cloud.selection
-        parts["mixing"] = "mean by samples"
-    parts["client"] = f"SGD (mu {client.mu:g})" if client.mu else "SGD"
+        parts["mixing"] = "mean by samples" if cloud.optimizer == "none" else cloud.optimizer
+    name = client.optimizer.upper() if client.algorithm == "sgd" else client.algorithm
+    parts["client"] = f"{name} (mu {client.mu:g})" if client.mu else name
     return parts
+
+
+def describe_parts() -> dict[str, dict[str, Any]]:
+    """Return every kind of part: the keys that choose it, and its parts with their own keys."""
+    load_plugins()
+    return {
+        word: {
+            "keys": list(kind.keys),
+            "parts": {
+                name: {
+                    "about": part.about,
+                    "keys": [f"{section}.{key.name}" for section in kind.sections for key in part.keys],
+                }
+                for name, part in kind.parts.items()
+            },
+        }
+        for word, kind in KINDS.items()
+    }
+
+
+def _is_weighted(config: Config) -> bool:
+    return "weighting" in chosen(config, "cloud.mixing").reads

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from hiflash.config.tree import describe_keys
 from hiflash.core.registry import Part
-from hiflash.methods.registry import THRESHOLDS
+from hiflash.methods.kinds import KINDS, Kind
 
-__all__ = ["keys_table", "thresholds_table"]
+__all__ = ["keys_table", "kinds_table", "parts_table"]
 
 
 def keys_table() -> str:
@@ -21,15 +21,32 @@ def keys_table() -> str:
     return _table(("Key", "Default", "Allowed", "Meaning"), rows)
 
 
-def thresholds_table() -> str:
-    """Return a Markdown table of all thresholds: meaning and keys."""
-    rows = [(f"`{part.name}`", part.about, _keys(part)) for part in THRESHOLDS.values()]
-    return _table(("`cloud.threshold`", "What it names", "Keys"), rows)
+def parts_table(word: str) -> str:
+    """Return a Markdown table of all parts of a kind: meaning and keys."""
+    kind = KINDS[word]
+    head = " and ".join(f"`{key}`" for key in kind.keys)
+    rows = [(f"`{_shown(part)}`", part.about, _keys(kind, part)) for part in kind.parts.values()]
+    return _table((head, "What it names", "Keys"), rows)
 
 
-def _keys(part: Part) -> str:
+def kinds_table() -> str:
+    """Return a Markdown table of all kinds: keys, arguments of `make`, and what it returns."""
+    rows = []
+    for kind in KINDS.values():
+        needed = [f"`{name}`" for name in (*kind.methods, *kind.attributes) if name != "__call__"]
+        returns = kind.returns + (f": {', '.join(needed)}" if needed else "")
+        keys = ", ".join(f"`{key}`" for key in kind.keys)
+        rows.append((f"`{kind.word}`", keys, f"`make({kind.arguments})`", returns))
+    return _table(("Kind", "Chosen by", "Made by", "Returns"), rows)
+
+
+def _shown(part: Part) -> str:
+    return f"{part.name}{part.number.default}" if part.number else part.name
+
+
+def _keys(kind: Kind, part: Part) -> str:
     names = [*(key.name for key in part.keys), *part.reads]
-    return ", ".join(f"`cloud.{name}`" for name in names) or "-"
+    return ", ".join(f"`{kind.sections[0]}.{name}`" for name in names) or "-"
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -38,4 +55,4 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 if __name__ == "__main__":
-    print(keys_table(), thresholds_table(), sep="\n\n")
+    print(keys_table(), *map(parts_table, KINDS), kinds_table(), sep="\n\n")

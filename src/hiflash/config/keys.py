@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -22,6 +22,7 @@ __all__ = [
     "Factor",
     "NoneOr",
     "OneOf",
+    "PartSection",
     "Positive",
     "Range",
     "Seconds",
@@ -47,6 +48,15 @@ class Section(BaseModel):
         allow_inf_nan=False,
         defer_build=True,  # help lists keys and needs no validators
     )
+
+
+class PartSection(Section):
+    """A section that also has the keys that parts declare (`hiflash.config.parts`)."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the value of a key that a part declares."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +117,22 @@ def setting(default: Any, about: str, *, allowed: str | None = None) -> Any:
     return Field(default, description=about, json_schema_extra=extra)
 
 
-def field_of(key: Key) -> tuple[Any, Any]:
-    """Return the key of a part as a field of a section: its type and its setting."""
-    if key.kind is str:
-        limits = Field(min_length=int(key.low or 0), max_length=None if key.high is None else int(key.high))
-    else:
-        limits = Field(ge=key.low, le=key.high)
-    return Annotated[key.kind, limits], setting(key.default, key.about, allowed=key.allowed)
+def field_of(key: Key) -> FieldInfo:
+    """Return the key of a part as a field of a section."""
+    kind: Any = key.kind
+    if kind is str and not key.words:
+        longest = None if key.high is None else int(key.high)
+        kind = Annotated[kind, Field(min_length=int(key.low or 0), max_length=longest)]
+    elif kind in (int, float):
+        kind = Annotated[kind, Field(ge=key.low, le=key.high, gt=key.above, lt=key.below)]
+    if key.length:
+        kinds = (kind,) * key.length
+        kind = Annotated[tuple.__class_getitem__(kinds), BeforeValidator(as_tuple)]
+    if key.words:
+        words = Literal.__getitem__(key.words)
+        kind = words if key.kind is str else kind | words
+    about = setting(key.default, key.about, allowed=key.allowed)
+    return FieldInfo.from_annotated_attribute(kind, about)
 
 
 def allowed(info: FieldInfo) -> str:

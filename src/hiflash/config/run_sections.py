@@ -11,14 +11,16 @@ from hiflash.config.keys import (
     Event,
     Factor,
     NoneOr,
+    OneOf,
+    PartSection,
     Positive,
     Range,
     Seconds,
     Section,
-    Share,
     ShareOpen,
     setting,
 )
+from hiflash.methods.kinds import KINDS
 
 __all__ = [
     "CostSection",
@@ -49,21 +51,18 @@ class ResourcesSection(Section):
     fluctuation_spread: Annotated[float, Field(ge=0, le=3)] = setting(0.3, "standard deviation of the log")
 
 
-class WanSection(Section):
+class WanSection(PartSection):
     """The link between edge and cloud. With `wan = "off"` it takes no time, as in the paper."""
 
     link: Literal["on", "off"] = setting("on", "whether transfers to and from the cloud take time")
     rtt_ms: Range = setting((50.0, 250.0), "round-trip time of an edge")
     bandwidth_mbps: Range = setting((10.0, 100.0), "bandwidth of an edge")
     jitter: Annotated[float, Field(ge=0, le=3)] = setting(0.25, "log-normal spread of transfer times")
-    upload: Literal["none", "fp16", "int8", "topk"] = setting(
+    upload: Annotated[str, OneOf(KINDS["compression"].parts)] = setting(
         "none", "compression of models on the way to the cloud"
     )
-    download: Literal["none", "fp16", "int8", "topk"] = setting(
+    download: Annotated[str, OneOf(KINDS["compression"].parts)] = setting(
         "none", "compression of models on the way from the cloud"
-    )
-    topk: Annotated[float, Field(gt=0, le=0.5)] = setting(
-        0.01, "topk: share of the values that are sent, each with its index"
     )
 
 
@@ -90,12 +89,24 @@ class EvaluateSection(Section):
     """When the global model is tested."""
 
     every: Count = setting(10, "communications between two evaluations")
+    clients: Annotated[float, Field(ge=0, le=0.9)] = setting(
+        0.0, "share of every client's own samples that is held out, to test the final model on it; 0 is none"
+    )
 
 
 class StopSection(Section):
     """When a run ends: whichever comes first."""
 
-    target: Share | NoneOr = setting(0.9, "test accuracy")
+    metric: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)] = setting(
+        "auto",
+        "what the target is about, and the tables; auto is the task's first metric",
+        allowed='"auto" or a metric of the task: "accuracy", "rmse", "mae", "r2", "perplexity", "loss", ...',
+    )
+    target: Annotated[float, Field(ge=-1e12, le=1e12)] | NoneOr = setting(
+        0.9,
+        "value of the metric that ends a run; without one given, only accuracy on classes has a target",
+        allowed='in (0, 1] for accuracy, any number for other metrics, or "none"',
+    )
     communications: Count | NoneOr = setting(6000, "models that reached the cloud")
     client_steps: Annotated[int, Field(ge=1, le=10**12)] | NoneOr = setting(
         200_000, "SGD steps on all clients"
@@ -104,27 +115,35 @@ class StopSection(Section):
     steps: Count = setting(3000, "centralized only: SGD steps")
 
 
-class DataSection(Section):
+class DataSection(PartSection):
     """The dataset, and its partition over the clients."""
 
-    name: Literal["mnist5k", "mnist", "cifar10", "femnist", "none", "own"] = setting(
+    name: Annotated[str, OneOf(KINDS["dataset"].parts)] | Literal["none", "own"] = setting(
         "mnist5k", 'dataset; none goes with trainer = "none"'
     )
-    partition: Annotated[str, Field(pattern=r"^[a-z]+[0-9.]*$", max_length=40)] = setting(
+    partition: Annotated[str, Field(pattern=r"^[a-z][a-z_]*[0-9.]*$", max_length=80)] = setting(
         "noniid2",
         "how samples are dealt to clients",
-        allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "writer", ...',
+        allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "group", "writer", ...',
     )
     dir: Annotated[str, Field(max_length=4096)] = setting(
         "", "folder with the datasets (or HIFLASH_DATA)", allowed="a folder"
     )
     augment: bool = setting(False, "random crops and flips while training")
+    task: Literal["auto"] | Annotated[str, OneOf(KINDS["task"].parts)] = setting(
+        "auto", "what is learned: loss, metrics, form of the answers; auto is the dataset's"
+    )
+    normalise: Literal["auto", "feature", "global", "channel", "none"] = setting(
+        "auto",
+        "scale inputs to mean 0, deviation 1: auto is by feature in tables, by channel or global in images, "
+        "none for tokens",
+    )
 
 
-class ModelSection(Section):
+class ModelSection(PartSection):
     """The model."""
 
-    name: Literal["auto", "lenet", "femnist_cnn", "resnet", "resnet18", "own"] = setting(
+    name: Literal["auto", "own"] | Annotated[str, OneOf(KINDS["model"].parts)] = setting(
         "auto", "model; auto takes the dataset's"
     )
 

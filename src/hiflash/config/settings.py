@@ -13,8 +13,19 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hiflash.errors import ConfigError
+from hiflash.methods.plugins import load_plugins
 
-__all__ = ["explain", "flatten", "hiflash_settings", "nest", "read_plan", "read_settings", "read_toml"]
+__all__ = [
+    "explain",
+    "flatten",
+    "given_settings",
+    "hiflash_settings",
+    "merged",
+    "nest",
+    "read_plan",
+    "read_settings",
+    "read_toml",
+]
 
 PLANS = (
     "compare",
@@ -57,9 +68,29 @@ def read_settings(path: Path | str | None) -> dict[str, Any]:
     return flatten({key: value for key, value in raw.items() if key not in PLANS})
 
 
+def given_settings(path: Path | str | None, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the settings of a file with others on top as dotted keys, and load the plugins they name."""
+    return merged(read_settings(path), flatten(settings or {}))
+
+
 def hiflash_settings(path: Path | str | None, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the settings of a file with others on top; the method is hiflash unless they name one."""
-    return {"method": "hiflash", **read_settings(path), **flatten(settings or {})}
+    return {"method": "hiflash", **given_settings(path, settings)}
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with later ones on top, and load their plugins; the plugins of all layers add up."""
+    settings: dict[str, Any] = {}
+    plugins: list[str] = []
+    for layer in layers:
+        settings |= layer
+        named = layer.get("plugins")
+        if isinstance(named, list | tuple) and all(isinstance(name, str) for name in named):
+            plugins += named
+        elif named is not None:  # the check of the key says what is wrong
+            return settings
+    loaded = load_plugins(plugins)
+    return {**settings, "plugins": loaded} if loaded else settings
 
 
 def read_plan(path: Path | str | None, name: str, keys: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The configuration: a frozen tree with the paper's defaults, from TOML, the command line or Python.
 
-A method is a recipe of settings (`methods.recipes`), and a dataset brings a few of its own. The user's
-settings win over both. Every error names the key, its value, the origin of the value and the allowed values.
+A method is a recipe of settings (`methods.recipes`), and a dataset brings a few of its own, as the files of
+a federation do. The user's settings win over them. Every error names the key, its value, the origin of the
+value and the allowed values.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from hiflash.config.applicability import out_of_place
-from hiflash.config.keys import OneOf, Seconds, Section, allowed, setting
+from hiflash.config.files import brought_by_files, content_digest, misfits, with_absolute_files
+from hiflash.config.keys import OneOf, Seconds, Section, allowed, as_tuple, setting
 from hiflash.config.method_sections import (
     AttackSection,
     ClientSection,
@@ -24,6 +26,7 @@ from hiflash.config.method_sections import (
     EdgeSection,
     FederationSection,
 )
+from hiflash.config.parts import add_declared_keys
 from hiflash.config.rules import broken_rules
 from hiflash.config.run_sections import (
     CostSection,
@@ -36,16 +39,18 @@ from hiflash.config.run_sections import (
     StopSection,
     WanSection,
 )
-from hiflash.config.settings import explain, flatten, nest, read_settings
+from hiflash.config.settings import explain, flatten, merged, nest, read_settings
 from hiflash.errors import ConfigError
+from hiflash.methods.kinds import KINDS
+from hiflash.methods.plugins import load_plugins
 from hiflash.methods.recipes import METHODS
+from hiflash.methods.registry import version
 
 __all__ = ["Config", "describe_keys", "inapplicable"]
 
-DATASET_SETTINGS: dict[str, dict[str, Any]] = {
-    "cifar10": {"client.batch": 50, "client.lr": 0.1, "cloud.threshold_max": 4, "data.augment": True},
-    "femnist": {"data.partition": "writer"},
-}
+FILES = "federation.files"
+BRINGING = ("method", "data.name", FILES)
+"""Keys that bring settings of other keys with them."""
 
 
 class Config(Section):
@@ -69,6 +74,9 @@ class Config(Section):
         "local", "what runs the workers: this process, or a Ray cluster"
     )
     checkpoint_s: Seconds = setting(20.0, "wall seconds between two checkpoints")
+    plugins: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = setting(
+        (), "modules with parts of your own (docs/plugins.md)", allowed="a list of modules or .py files"
+    )
     federation: FederationSection = Field(default_factory=FederationSection)
     client: ClientSection = Field(default_factory=ClientSection)
     edge: EdgeSection = Field(default_factory=EdgeSection)
@@ -87,11 +95,13 @@ class Config(Section):
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def __init__(self, _sources: Mapping[str, str] | None = None, **settings: Any) -> None:
+        settings = merged(settings)
+        _update_keys()
         try:
             super().__init__(**settings)
         except ValidationError as error:
             raise ConfigError(_explain(error, _sources or {})) from None
-        self._given = flatten(settings)
+        self._given = with_absolute_files(flatten(settings))
 
     @classmethod
     def load(cls, path: Path | str | None = None, overrides: Mapping[str, Any] | None = None) -> Self:
@@ -104,29 +114,31 @@ class Config(Section):
 
     def with_random_thresholds(self) -> Self:
         """Return this configuration with random thresholds, without the keys of its own threshold."""
-        settings = {**flatten(self.model_dump(mode="json")), "cloud.threshold": "random"}
+        return self.with_choices({"cloud.threshold": "random"})
+
+    def with_choices(self, choices: Mapping[str, Any]) -> Self:
+        """Return this configuration with other choices, without the keys that have no effect beside them."""
+        settings = {**flatten(self.model_dump(mode="json")), **choices}
         given = {key: value for key, value in self._given.items() if not out_of_place(key, settings)}
-        return type(self)(**nest({**given, "cloud.threshold": "random"}))
+        return type(self)(**nest({**given, **choices}))
 
     @classmethod
     def _layered(cls, below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> Self:
-        below, above = dict(below), flatten(above)
-        switched = any(
-            above.get(name, below.get(name)) != below.get(name) for name in ("method", "data.name")
-        )
+        below, above = with_absolute_files(below), with_absolute_files(flatten(above))
+        switched = any(above.get(name, below.get(name)) != below.get(name) for name in BRINGING)
         if switched and below:
-            # Values that the old method or dataset implied were not the user's choice: drop them.
+            # Values that the old method, dataset or files implied were not the user's choice: drop them.
             usual = _usual(below)
-            below = {k: v for k, v in below.items() if k in ("method", "data.name") or usual.get(k) != v}
+            below = {k: v for k, v in below.items() if k in BRINGING or usual.get(k) != v}
         sources = {key: where for key in below if key not in above}
-        return cls(_sources=sources if below else {}, **nest({**below, **above}))
+        return cls(_sources=sources if below else {}, **nest(merged(below, above)))
 
     @model_validator(mode="before")
     @classmethod
     def _apply_recipe(cls, raw: Any) -> Any:
         if not isinstance(raw, dict):
             return raw
-        given = flatten(raw)
+        given = with_absolute_files(flatten(raw))
         settings = {**_usual(given), **given}
         problems = [f"{key} {reason}" for key in given if (reason := out_of_place(key, settings))]
         if problems:
@@ -135,7 +147,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if problems := broken_rules(self):
+        if problems := [*broken_rules(self), *misfits(self)]:
             raise ValueError("\n".join(problems))
         return self
 
@@ -143,6 +155,11 @@ class Config(Section):
     def units(self) -> int:
         """Return the number of peers of the cloud: edges, or clients in a flat method."""
         return self.federation.clients if self.federation.flat else self.federation.edges
+
+    @property
+    def judged_by_accuracy(self) -> bool:
+        """Return whether the target is an accuracy on classes, as far as the settings say."""
+        return _judged_by_accuracy(self.data.task, self.stop.metric)
 
     def settings(self) -> dict[str, Any]:
         """Return every key that applies to this method, with dots, in the order of the documentation."""
@@ -170,8 +187,11 @@ class Config(Section):
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the results: not workers, executor, device or checkpoints."""
-        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "data.dir")
-        return {key: value for key, value in self.settings().items() if key not in free}
+        free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "plugins", "data.dir", FILES)
+        decisive = {key: value for key, value in self.settings().items() if key not in free}
+        if self.federation.files:  # what the files say decides, not where they are
+            decisive[FILES] = content_digest(self.federation.files)
+        return decisive
 
     def digest(self) -> str:
         """Return a short hash of the decisive settings."""
@@ -187,27 +207,69 @@ def inapplicable(method: str, given: Mapping[str, Any]) -> set[str]:
 
 
 def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults, with the settings of the given dataset and method on top."""
+    """Return the defaults, with the settings of the given dataset, method and files on top."""
     method, dataset = given.get("method", "hifl"), given.get("data.name", "mnist5k")
     recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
-    defaults = DATASET_SETTINGS.get(dataset, {}) if isinstance(dataset, str) else {}
-    return {**_defaults(), **defaults, **recipe}
+    named = KINDS["dataset"].parts.get(dataset) if isinstance(dataset, str) else None
+    brought = brought_by_files(given, recipe)
+    usual = {**_defaults(), **(named.settings if named else {}), **recipe, **brought}
+    return {**usual, "stop.target": _usual_target(usual, given)}
 
 
-@cache
+def _usual_target(usual: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """Return the target that a metric has by default: the dataset's, or 90 % for accuracy on classes."""
+    keys = ("data.task", "stop.metric")
+    if all(given.get(key, usual[key]) == usual[key] for key in keys) and usual["data.task"] != "auto":
+        return usual["stop.target"]
+    if not _judged_by_accuracy(*(given.get(key, usual[key]) for key in keys)):
+        return "none"
+    return usual["stop.target"] if usual["data.task"] == "auto" else _defaults()["stop.target"]
+
+
+def _judged_by_accuracy(task: str, metric: str) -> bool:
+    return task in ("auto", "classification") and metric in ("auto", "accuracy")
+
+
 def _defaults() -> dict[str, Any]:
+    return _defaults_of(version())
+
+
+@lru_cache(maxsize=1)
+def _defaults_of(version: int) -> dict[str, Any]:
     return {key: default for key, _, default, _ in describe_keys()}
 
 
 def describe_keys() -> Iterator[tuple[str, str, Any, str]]:
     """Yield key, allowed values, default and meaning of every setting."""
+    load_plugins()
+    _update_keys()
+    sections = _sections()
     for name, info in Config.model_fields.items():
-        kind = info.annotation
-        if isinstance(kind, type) and issubclass(kind, Section):
-            for sub, sub_info in kind.model_fields.items():
+        if name in sections:
+            for sub, sub_info in sections[name].model_fields.items():
                 yield f"{name}.{sub}", *_about(sub_info)
         else:
             yield name, *_about(info)
+
+
+def _update_keys() -> None:
+    """Give the configuration the keys that parts declare, if the parts have changed."""
+    _updated(version())
+
+
+@lru_cache(maxsize=1)
+def _updated(version: int) -> None:
+    changed = add_declared_keys(_sections())
+    outer: list[type[Section]] = [Config] if changed else []
+    for outdated in changed + outer:
+        if outdated.__pydantic_complete__:  # others are built at their first use
+            outdated.model_rebuild(force=True)
+
+
+def _sections() -> dict[str, type[Section]]:
+    fields = Config.model_fields.items()
+    kinds = {name: info.annotation for name, info in fields}
+    return {n: kind for n, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
 
 
 def _about(info: Any) -> tuple[str, Any, str]:
@@ -218,3 +280,6 @@ def _about(info: Any) -> tuple[str, Any, str]:
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
     known = {key: (allowed, default) for key, allowed, default, _ in describe_keys()}
     return explain(error, known, sources)
+
+
+_update_keys()

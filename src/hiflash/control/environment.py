@@ -24,7 +24,7 @@ from hiflash.sim.federation import Federation, build, outline
 from hiflash.sim.session import Goals, Session
 from hiflash.sim.simulator import Simulator
 
-__all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv"]
+__all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv", "State"]
 
 State = npt.NDArray[np.float32]
 
@@ -37,8 +37,9 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
 
     The state is that of `core.thresholds.observation`. The action is the threshold plus one, and 0 is a
     refusal. The reward of a slot is `-sigma1 C_comp - sigma2 C_comm - 1`. A step also passes through the
-    slots without a check-in: it adds up their rewards with `discount`, and `info["slots"]` counts them. With
-    `one_decision_per_slot` a step is one slot, and its action has no effect without a check-in.
+    slots without a check-in: it adds up their rewards with `discount`. `info["slots"]` counts its slots, and
+    `info["cost"]` is their cost without a discount. With `one_decision_per_slot` a step is one slot, and its
+    action has no effect without a check-in.
 
     An episode terminates when the model reaches `stop.target` and is truncated after `max_slots` or when
     another budget of the configuration is used up. Every episode has a federation of its own. Its seed is the
@@ -91,7 +92,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         self._begin(self.config.with_settings({"seed": drawn}))
         self._slot, self._charged, self._over, self._evaluated = 0, 0.0, False, 0
         self._pass_time()
-        return self._state(), self._info(slots=0, admitted=False)
+        return self._state(), self._info(slots=0, cost=self._charged, admitted=False)
 
     def step(self, action: np.int64) -> tuple[State, SupportsFloat, bool, bool, dict[str, Any]]:
         """Answer the edge that checks in, and let time pass until the next check-in."""
@@ -102,7 +103,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
                 f"an action is a whole number in 0..{self._highest} "
                 f"(0 refuses, k + 1 is threshold k), got {action!r}"
             )
-        admitted = False
+        admitted, charged = False, self._charged
         if self._asked is not None:
             before = self.simulator.ledger.grants[self._asked]
             self._policy.threshold = int(action) - 1
@@ -110,7 +111,7 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
             admitted = self.simulator.ledger.grants[self._asked] > before
         reward, slots = self._pass_time(answered=True)
         reached = self.session.reached
-        info = self._info(slots=slots, admitted=admitted)
+        info = self._info(slots=slots, cost=self._charged - charged, admitted=admitted)
         return self._state(), reward, reached, self._over and not reached, info
 
     def progress(self) -> float:
@@ -118,6 +119,10 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         if self._learning is not None:
             return self._learning.progress(self.simulator.weights)
         return min(self._accuracy() / float(self.config.stop.target), 1.0)
+
+    def cost_to_target(self) -> float:
+        """Return the cost of the run, extrapolated by its progress if it has not reached the target."""
+        return self._charged if self.session.reached else self._charged / max(self.progress(), 0.01)
 
     def prospect(self) -> float:
         """Return the progress that the model will have once all running leases have uploaded.
@@ -209,9 +214,10 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
     def _state(self) -> State:
         return observe(self._cloud.view(self._now()), self._asked)
 
-    def _info(self, *, slots: int, admitted: bool) -> dict[str, Any]:
+    def _info(self, *, slots: int, cost: float, admitted: bool) -> dict[str, Any]:
         return {
             "slots": slots,
+            "cost": cost,
             "admitted": admitted,
             "edge": -1 if self._asked is None else self._asked,
             "accuracy": self._accuracy(),
@@ -249,11 +255,13 @@ def _staleness_config(config: Config | str | Path | Mapping[str, Any] | None) ->
         raise ConfigError(
             'staleness control needs a target and training: set stop.target, and a trainer other than "none"'
         )
+    if not config.judged_by_accuracy:
+        raise ConfigError(
+            f"staleness control measures accuracy on classes, and here data.task is {config.data.task} and "
+            f"stop.metric {config.stop.metric}; leave them out"
+        )
     return config.with_random_thresholds()
 
 
 def _quiet(*_: Any) -> None:
     """Ignore an event."""
-
-
-gymnasium.register("hiflash/Staleness-v0", entry_point="hiflash.control.environment:StalenessEnv")

@@ -202,17 +202,15 @@ class Training:
             if pause():
                 raise Paused(None, self._resume_hint())
             env = self.envs[run % len(self.envs)]
-            state, info = env.reset(seed=FIRST_CHECK + run)
+            state, _ = env.reset(seed=FIRST_CHECK + run)
             over = False
             while not over:
                 action = choose(state)
                 thresholds.append(action - 1)
                 running.append(np.count_nonzero(state.reshape(FEATURES, -1)[REMAINING]))
-                state, _, terminated, truncated, info = env.step(np.int64(action))
+                state, _, terminated, truncated, _ = env.step(np.int64(action))
                 over = terminated or truncated
-            # A truncated run has paid only a part of the cost: extrapolate to the target.
-            made = max(env.progress(), 0.01) if truncated else 1.0
-            costs.append(info["total_cost"] / made)
+            costs.append(env.cost_to_target())
             reached += terminated
         kept = thresholds[:: -(-len(thresholds) // KEPT_THRESHOLDS)]
         return {

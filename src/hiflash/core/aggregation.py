@@ -10,55 +10,132 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.core.registry import Key, Part, by_name
 from hiflash.messages import ClientUpdate, Weights
 from hiflash.weights import finite, weighted_mean
 
-__all__ = ["MEAN", "Rule", "clip_towards", "combine_clients", "krum", "trimmed_mean"]
+__all__ = [
+    "AGGREGATES",
+    "MEAN",
+    "Krum",
+    "Mean",
+    "Median",
+    "NormClip",
+    "Rule",
+    "TrimmedMean",
+    "clip_towards",
+    "combine_clients",
+    "krum",
+    "mean_steps",
+    "trimmed_mean",
+]
 
 COLUMNS = 1 << 16  # coordinates sorted at once: a copy of all models in double precision may not fit
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule with its parameters. `mean` and `norm_clip` weight models by samples, the others equally."""
-
-    name: str = "mean"
-    trim: float = 0.0
-    byzantine: int = 0
-    keep: int = 1
-    clip_norm: float = math.inf
+class Rule(Protocol):
+    """Makes one model of many. Workers in other processes get a copy, so rules must be picklable."""
 
     @property
     def least(self) -> int:
-        """Return the smallest number of models that the rule accepts.
+        """Return the smallest number of models that the rule accepts."""
+        ...
 
-        >>> Rule("krum", byzantine=2).least
-        7
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
+        """Return the combination of at least `least` finite models, all trained from `base`.
+
+        `counts` and `steps` have the samples and the local steps behind each model.
         """
-        if self.name != "krum":
-            return 1
-        return max(2 * self.byzantine + 3, self.byzantine + 2 + self.keep)
+        ...
 
-    def combine(self, models: Sequence[Weights], counts: Sequence[int], base: Weights) -> Weights:
-        """Return the combination of at least `least` finite models, all trained from `base`."""
-        if self.name == "median":
-            return trimmed_mean(models, (len(models) - 1) // 2)
-        if self.name == "trimmed_mean":
-            return trimmed_mean(models, math.floor(self.trim * len(models) + 1e-9))  # 0.29 * 100 is below 29
-        if self.name == "krum":
-            return krum(models, self.byzantine, self.keep)
-        if self.name == "norm_clip":
-            models = [clip_towards(base, model, self.clip_norm) for model in models]
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean, weighted by samples."""
+
+    least = 1
+
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
+        """Return the mean."""
         if len(models) == 1:  # it is its own mean; flat methods have one client per edge
             return models[0]
         return weighted_mean(models, counts)
 
 
-MEAN = Rule()
+@dataclass(frozen=True, slots=True)
+class Median:
+    """The median of every coordinate."""
+
+    least = 1
+
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
+        """Return the median; of an even number, the mean of the two in the middle."""
+        return trimmed_mean(models, (len(models) - 1) // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedMean:
+    """The mean of every coordinate without a share of its smallest and largest values."""
+
+    trim: float
+    least = 1
+
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
+        """Return the trimmed mean."""
+        return trimmed_mean(models, math.floor(self.trim * len(models) + 1e-9))  # 0.29 * 100 is below 29
+
+
+@dataclass(frozen=True, slots=True)
+class Krum:
+    """The mean of the `keep` models with the nearest neighbours, against `byzantine` bad ones."""
+
+    byzantine: int = 0
+    keep: int = 1
+
+    @property
+    def least(self) -> int:
+        """Return the smallest number of models that the rule accepts.
+
+        >>> Krum(byzantine=2).least
+        7
+        """
+        return max(2 * self.byzantine + 3, self.byzantine + 2 + self.keep)
+
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
+        """Return the mean of the chosen models."""
+        return krum(models, self.byzantine, self.keep)
+
+
+@dataclass(frozen=True, slots=True)
+class NormClip:
+    """The mean, weighted by samples, of models whose changes are clipped to a norm."""
+
+    clip_norm: float
+    least = 1
+
+    def combine(
+        self, models: Sequence[Weights], counts: Sequence[int], base: Weights, steps: Sequence[float] = ()
+    ) -> Weights:
+        """Return the mean of the clipped models."""
+        return MEAN.combine([clip_towards(base, model, self.clip_norm) for model in models], counts, base)
+
+
+MEAN = Mean()
 
 
 def combine_clients(
@@ -72,8 +149,15 @@ def combine_clients(
     usable = sorted((u for u in updates if finite(u.weights)), key=lambda u: u.client)
     if len(usable) < max(quorum, rule.least):
         return None
-    model = rule.combine([u.weights for u in usable], [u.examples for u in usable], base)
+    model = rule.combine(
+        [u.weights for u in usable], [u.examples for u in usable], base, [u.steps for u in usable]
+    )
     return model, tuple(u.client for u in usable)
+
+
+def mean_steps(updates: Sequence[ClientUpdate]) -> float:
+    """Return the mean of the local steps behind client models, weighted by samples."""
+    return sum(u.examples * u.steps for u in updates) / sum(u.examples for u in updates)
 
 
 def trimmed_mean(models: Sequence[Weights], trimmed: int) -> Weights:
@@ -116,3 +200,68 @@ def _squared_distances(models: Sequence[Weights]) -> npt.NDArray[np.float64]:
         for j in range(i):
             distances[i, j] = distances[j, i] = float(np.square(wide - models[j]).sum())
     return distances
+
+
+def _no_norm(config: Any, section: str) -> str | None:
+    if getattr(config, section).clip_norm != "none":
+        return None
+    return f'{section}.aggregate = "norm_clip" needs {section}.clip_norm, a number > 0'
+
+
+TRIM = Key(
+    "trim",
+    float,
+    default=0.2,
+    low=0,
+    below=0.5,
+    about="trimmed_mean: share left out at either end, rounded down to whole models",
+)
+BYZANTINE = Key(
+    "byzantine",
+    int,
+    default=1,
+    low=0,
+    high=1_000_000,
+    about="krum: f, bad models to withstand; a round needs 2 f + 3",
+)
+KRUM_KEEP = Key(
+    "krum_keep",
+    int,
+    default=1,
+    low=1,
+    high=10_000_000,
+    about="krum: best models to average, at most n - f - 2",
+)
+CLIP_NORM = Key(
+    "clip_norm",
+    float,
+    default="none",
+    above=0,
+    high=1e12,
+    words=("none",),
+    about="norm_clip: clip each model's change to this norm",
+)
+
+AGGREGATES = by_name(
+    Part("mean", "the mean, weighted by samples", lambda config, section: MEAN),
+    Part("median", "the median of every coordinate", lambda config, section: Median()),
+    Part(
+        "trimmed_mean",
+        "the mean of every coordinate without the share `trim` at either end",
+        lambda config, section: TrimmedMean(getattr(config, section).trim),
+        keys=(TRIM,),
+    ),
+    Part(
+        "krum",
+        "the mean of the `krum_keep` models closest to their neighbours, against `byzantine` bad ones",
+        lambda config, section: Krum(getattr(config, section).byzantine, getattr(config, section).krum_keep),
+        keys=(BYZANTINE, KRUM_KEEP),
+    ),
+    Part(
+        "norm_clip",
+        "the mean, weighted by samples, of models whose changes are clipped to `clip_norm`",
+        lambda config, section: NormClip(getattr(config, section).clip_norm),
+        keys=(CLIP_NORM,),
+        problem=_no_norm,
+    ),
+)

@@ -186,6 +186,7 @@ class AsyncCloud(Cloud):
     def _mix(self, lease: Lease, update: Weights, staleness: int) -> Weights | None:
         """Return the result of the mixing rule; raise if it is neither a model nor None."""
         with np.errstate(over="ignore", invalid="ignore"):
+            update = self.side.correct(update)
             mixed = self.mixing.mix(self.weights, update, lease.base, lease.edge, staleness)
         if mixed is None:
             return None

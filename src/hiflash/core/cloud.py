@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, assert_never
 
 import numpy as np
 
+from hiflash.core.algorithms.algorithm import CloudSide
 from hiflash.core.compression import Downlink
-from hiflash.core.state import Stateful, record
+from hiflash.core.state import Attempt, Stateful, record
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
     Abandon,
@@ -27,6 +28,7 @@ from hiflash.messages import (
     EdgeCosts,
     Expire,
     Expired,
+    Extra,
     Grant,
     Hello,
     Measured,
@@ -50,7 +52,8 @@ VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thou
 class Lease:
     """An open grant: its edge, base model and threshold.
 
-    `received` is the base as it reached the edge: the same array unless downloads are compressed.
+    `received` is the base as it reached the edge: the same array unless downloads are compressed. `extra`
+    went with it.
     """
 
     edge: int
@@ -62,6 +65,7 @@ class Lease:
     threshold: float
     granted_at: float
     eta: float
+    extra: Extra = field(default_factory=dict)
 
 
 class Cloud(Stateful):
@@ -87,12 +91,14 @@ class Cloud(Stateful):
         *,
         norm_bound: float = math.inf,
         download: Downlink | None = None,
+        side: CloudSide | None = None,
     ) -> None:
         self.weights = weights
         self.version = 0
         self.examples = dict(examples)  # declared at association: the most an upload may claim
         self.norm_bound = norm_bound
         self.download = download or Downlink()
+        self.side = side or CloudSide()  # the cloud's half of the clients' algorithm
         self.leases: dict[int, Lease] = {}
         self.waiting: dict[int, CheckIn] = {}
         self._idle: list[int] = []  # sorted keys of `waiting`; sorting a thousand per slot is slow
@@ -132,12 +138,13 @@ class Cloud(Stateful):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state, including the edges' copies of the model."""
-        return super().snapshot() | {"download": self.download.snapshot()}
+        return super().snapshot() | {"download": self.download.snapshot(), "side": self.side.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
         super().restore(state)
         self.download.restore(state["download"])
+        self.side.restore(state["side"])
         self._idle = sorted(self.waiting)
 
     @property
@@ -231,6 +238,7 @@ class Cloud(Stateful):
             threshold=threshold,
             granted_at=now,
             eta=now + check_in.costs.duration_s,
+            extra=self.side.grant(),
         )
         self.next_lease += 1
         self.leases[lease.lease_id] = lease
@@ -257,6 +265,7 @@ class Cloud(Stateful):
             threshold=lease.threshold,
             weights=lease.received,
             now=lease.granted_at,
+            extra=lease.extra,
         )
 
     def _upload(self, upload: Upload) -> list[CloudEffect]:
@@ -279,7 +288,11 @@ class Cloud(Stateful):
         if isinstance(model, str):
             verdict, follow = self._rejection(upload, staleness, model), self._dropped(lease, upload.now)
         else:
-            verdict, follow = self._take(lease, upload, model)
+            with Attempt(self.side) as attempt:
+                self.side.accept(upload.edge, upload.extra, upload.examples)
+                verdict, follow = self._take(lease, upload, model)
+            if verdict.status == "rejected":
+                attempt.undo()
         self._close(lease, verdict)
         return [verdict, *follow]
 
@@ -296,6 +309,10 @@ class Cloud(Stateful):
             return "shape"
         if not finite(update):
             return "not finite"
+        if not 1 <= upload.steps < math.inf:
+            return "steps"
+        if not self.side.usable(upload.extra):
+            return "extra"
         if not math.isinf(self.norm_bound):
             with np.errstate(over="ignore"):
                 distance = norm(update - lease.base)

@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from hiflash.core.registry import Key, Part, by_name
 from hiflash.core.state import Stateful
 from hiflash.errors import ProtocolError
 from hiflash.messages import Weights
 from hiflash.weights import Spec
 
-__all__ = ["Codec", "Downlink", "Half", "Int8", "Payloads", "TopK", "Uplink", "make_codec"]
+__all__ = ["COMPRESSIONS", "Codec", "Downlink", "Half", "Int8", "Payloads", "TopK", "Traffic", "Uplink"]
 
 HALF_MAX = np.float32(np.finfo(np.float16).max)  # 65,504
 LEVELS = np.float32(127)
@@ -40,17 +41,6 @@ class Codec(Protocol):
     def decode(self, payload: bytes) -> Weights:
         """Return the vector that the receiver gets."""
         ...
-
-
-def make_codec(name: str, spec: Spec, share: float) -> Codec | None:
-    """Return the codec of this name for models of this shape; `none` is None."""
-    if name == "none":
-        return None
-    if name == "fp16":
-        return Half(spec.size)
-    if name == "int8":
-        return Int8([math.prod(shape) for _, shape in spec.tensors])
-    return TopK(spec.size, share)
 
 
 class Half:
@@ -130,23 +120,48 @@ class TopK:
         return vector
 
 
+class Traffic(NamedTuple):
+    """Values that travel beside a model: edge to client and back, and cloud to edge and back."""
+
+    lan_down: int = 0
+    lan_up: int = 0
+    wan_down: int = 0
+    wan_up: int = 0
+
+
+NOTHING = Traffic()
+
+
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """Bytes of a model: uncompressed, in an edge's first download, in later downloads, and in an upload."""
+    """Bytes of a model: uncompressed, in an edge's first download, in later downloads, and in an upload.
+
+    What an algorithm sends beside the model counts in all but the first. `lan_down` and `lan_up` are its
+    share between edge and client.
+    """
 
     model: int
     first_down: int
     down: int
     up: int
+    lan_down: int = 0
+    lan_up: int = 0
 
     @classmethod
-    def of(cls, model_bytes: int, download: Codec | None = None, upload: Codec | None = None) -> Payloads:
-        """Return the sizes of a model under these codecs."""
+    def of(
+        cls,
+        model_bytes: int,
+        download: Codec | None = None,
+        upload: Codec | None = None,
+        beside: Traffic = NOTHING,
+    ) -> Payloads:
+        """Return the sizes of a model under these codecs; the values `beside` it are not compressed."""
         down = model_bytes if download is None else download.payload_bytes
         up = model_bytes if upload is None else upload.payload_bytes
         # A partial codec sends changes, and an edge without a model has nothing to add them to.
         first = model_bytes if download is not None and download.partial else down
-        return cls(model_bytes, first, down, up)
+        lan_down, lan_up, wan_down, wan_up = (4 * values for values in beside)
+        return cls(model_bytes, first + wan_down, down + wan_down, up + wan_up, lan_down, lan_up)
 
 
 class Downlink(Stateful):
@@ -232,3 +247,29 @@ def _carry(codec: Codec, vector: Weights) -> Weights:
 def _check_length(payload: bytes, expected: int) -> None:
     if len(payload) != expected:
         raise ProtocolError(f"a compressed model must have {expected} bytes, got {len(payload)}")
+
+
+def _int8(config: Any, spec: Spec) -> Int8:
+    return Int8([math.prod(shape) for _, shape in spec.tensors])
+
+
+TOPK = Key(
+    "topk",
+    float,
+    default=0.01,
+    above=0,
+    high=0.5,
+    about="topk: share of the values that are sent, each with its index",
+)
+
+COMPRESSIONS = by_name(
+    Part("none", "whole models in single precision", lambda config, spec: None),
+    Part("fp16", "half precision: 2 bytes per value", lambda config, spec: Half(spec.size)),
+    Part("int8", "1 byte per value and a scale per tensor", _int8),
+    Part(
+        "topk",
+        "the `topk` largest changes, the others later",
+        lambda config, spec: TopK(spec.size, config.wan.topk),
+        keys=(TOPK,),
+    ),
+)

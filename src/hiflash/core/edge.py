@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard, assert_never
 
+from hiflash.core.aggregation import mean_steps
+from hiflash.core.algorithms.algorithm import gather, usable_extra
 from hiflash.core.state import Stateful
 from hiflash.errors import ProtocolError
 from hiflash.messages import (
@@ -20,6 +22,7 @@ from hiflash.messages import (
     EdgeEffect,
     EdgeEvent,
     Estimates,
+    Extra,
     Grant,
     Left,
     Model,
@@ -75,8 +78,9 @@ class Workloads(Protocol):
 class EdgeRules:
     """How the edges of a federation run their rounds.
 
-    `least` is the smallest number of models that the aggregation rule accepts. Without `trains` a round has
-    no assignments: only its timing counts.
+    `least` is the smallest number of models that the aggregation rule accepts. `gathers` says what becomes of
+    the arrays that clients send beside their models. Without `trains` a round has no assignments: only its
+    timing counts.
     """
 
     edge_rounds: tuple[int, ...]
@@ -88,13 +92,15 @@ class EdgeRules:
     least: int = 1
     asks_between_rounds: bool = False
     trains: bool = True
+    gathers: str = "sum"
 
 
 class Edge(Stateful):
     """Trains its cluster, one lease after the other. Events enter through `handle` only."""
 
     STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
-             "expected", "updates", "gone", "seen", "sent_at", "awaiting")  # fmt: skip
+             "expected", "updates", "gone", "seen", "sent_at", "awaiting", "lease_steps",
+             "extra")  # fmt: skip
 
     def __init__(
         self,
@@ -125,6 +131,8 @@ class Edge(Stateful):
         self.seen: set[int] = set()  # clients that took part in any round of this lease
         self.sent_at = 0.0
         self.awaiting = 0  # the lease whose verdict is still to come
+        self.lease_steps = 0.0  # mean local steps of a client in the rounds of this lease
+        self.extra: Extra = {}  # what its clients sent beside their models
 
     def handle(self, event: EdgeEvent) -> list[EdgeEffect]:
         """Take one event and return its effects; late or repeated answers and updates change nothing."""
@@ -240,6 +248,7 @@ class Edge(Stateful):
 
     def _accept(self, grant: Grant, now: float) -> list[EdgeEffect]:
         self.grant, self.index, self.model, self.seen = grant, 0, grant.weights, set()
+        self.lease_steps, self.extra = 0.0, {}
         self.grants += 1
         return self._start(now)
 
@@ -253,7 +262,7 @@ class Edge(Stateful):
             work.append(Assignment(client, taken, workload.steps, workload.rate(taken), self.rules.seed))
             self.taken[client] = taken + workload.steps  # assigned steps count, even if the update is lost
         deadline = now + self.rules.deadline_s
-        return [Round(self.edge, grant.lease_id, self.index, model, tuple(work), deadline, now)]
+        return [Round(self.edge, grant.lease_id, self.index, model, tuple(work), deadline, now, grant.extra)]
 
     def _take(self, update: ClientUpdate) -> list[EdgeEffect]:
         """Keep a client's update with the seconds it took, and close the round with the last one."""
@@ -263,6 +272,8 @@ class Edge(Stateful):
             and update.client not in self.updates
             and type(update.examples) is int
             and 0 < update.examples <= self.workloads[update.client].examples
+            and 1 <= update.steps <= _most_steps(self.workloads[update.client].steps)
+            and usable_extra(update.extra)
         )
         if not wanted:
             return []
@@ -291,6 +302,11 @@ class Edge(Stateful):
         updates = [update for update, _, _ in taken]
         made = self.aggregate(updates, self.needed, base) if len(updates) >= self.needed else None
         model, clients = made or (None, ())
+        if made is not None:
+            counted = [self.updates[client][0] for client in clients]
+            self.lease_steps += mean_steps(counted)
+            extras, counts = [update.extra for update in counted], [update.examples for update in counted]
+            self.extra = gather(self.rules.gathers, self.extra, extras, counts)
         # fsum is exact, so a simulator that sums in another order gets the same bits.
         compute_s = math.fsum(seconds for _, seconds, _ in taken)
         send_s = math.fsum(seconds for _, _, seconds in taken)
@@ -317,12 +333,18 @@ class Edge(Stateful):
         examples = self.examples
         if len(self.seen) < len(self.everyone):
             examples = sum(self.workloads[client].examples for client in self.seen)
-        return [Upload(self.edge, grant.lease_id, model, examples, self._check_in(now), now)]
+        again, steps = self._check_in(now), max(1.0, self.lease_steps)
+        return [Upload(self.edge, grant.lease_id, model, examples, again, now, steps, self.extra)]
 
     def _held(self) -> tuple[Grant, Model]:
         if self.grant is None or self.model is None:
             raise ProtocolError(f"edge {self.edge} has no lease")
         return self.grant, self.model
+
+
+def _most_steps(steps: int) -> float:
+    """Return the most that a task's steps amount to: those with a momentum of almost 1, 1 + 2 + ... + c."""
+    return steps * (steps + 1) / 2
 
 
 def _is_duration(seconds: float | None) -> TypeGuard[float]:

@@ -7,12 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hiflash.core.registry import Key, Part, by_name
 from hiflash.core.state import Stateful
-from hiflash.core.weighting import Weighting
+from hiflash.core.weighting import Weighting, weighting
 from hiflash.messages import Weights
 from hiflash.weights import finite
 
-__all__ = ["Buffer", "Delta", "Interpolate", "Mixing", "TierWeighting", "interpolate"]
+__all__ = ["MIXINGS", "Buffer", "Delta", "Interpolate", "Mixing", "TierWeighting", "interpolate"]
 
 
 class Mixing(Protocol):
@@ -153,3 +154,58 @@ class TierWeighting(Stateful):
                 mixed += np.float32(count / sum(counts)) * models.get(tier, initial)
         self.initial, self.models, self.counts = initial, models, counts
         return mixed
+
+
+def _without_tiers(config: Any) -> str | None:
+    federation = config.federation
+    if federation.association == "latency" and not federation.flat:
+        return None
+    return (
+        'cloud.mixing = "tiers" weights tiers by their latency, and needs federation.association = '
+        f'"latency" and edges, got "{federation.association}"'
+        f"{' and federation.flat' if federation.flat else ''}"
+    )
+
+
+ALPHA = Key("alpha", float, default=0.7, above=0, high=1, about="async: weight of a fresh edge model")
+MOMENTUM = Key(
+    "momentum",
+    float,
+    default=0.0,
+    low=0,
+    below=1,
+    about="mixing delta (async) or optimizer momentum (sync): momentum of the changes",
+)
+BUFFER = Key(
+    "buffer", int, default=10, low=1, high=10_000_000, about="mixing buffer: K, updates in one group"
+)
+
+MIXINGS = by_name(
+    Part(
+        "interpolate",
+        "moves the global model towards the edge model (the paper, FedAsync)",
+        lambda config, trained: Interpolate(config.cloud.alpha, weighting(config)),
+        keys=(ALPHA,),
+        reads=("weighting",),
+    ),
+    Part(
+        "delta",
+        "adds the change of the edge model, with `momentum`",
+        lambda config, trained: Delta(config.cloud.alpha, weighting(config), config.cloud.momentum, trained),
+        keys=(MOMENTUM,),
+        reads=("alpha", "weighting"),
+    ),
+    Part(
+        "buffer",
+        "adds the mean change of `buffer` updates at a time (FedBuff)",
+        lambda config, trained: Buffer(config.cloud.alpha, weighting(config), config.cloud.buffer, trained),
+        keys=(BUFFER,),
+        reads=("alpha", "weighting"),
+    ),
+    Part(
+        "tiers",
+        "weights the last models of latency tiers by their counts in reverse (FedAT)",
+        lambda config, trained: TierWeighting(config.units),
+        problem=_without_tiers,
+    ),
+)

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from hiflash.core.association.strategies import label_distribution, latency_tiers
+from hiflash.core.registry import Key, Part, by_name
 from hiflash.core.state import Stateful
 from hiflash.seeding import rng
 
-__all__ = ["Selection", "TierSelection", "UniformSelection", "tier_probabilities"]
+__all__ = ["SELECTIONS", "Peers", "Selection", "TierSelection", "UniformSelection", "tier_probabilities"]
+
+
+@dataclass(frozen=True, eq=False)
+class Peers:
+    """The peers of a synchronous cloud as a selection sees them: edges, or the clients of a flat method.
+
+    `clusters` has the clients of each peer, `labels` the counts by client and class (None without data), and
+    `latency_s()` the latency of each peer's slowest client.
+    """
+
+    clusters: Sequence[Sequence[int]]
+    labels: npt.NDArray[np.int64] | None
+    latency_s: Callable[[], npt.NDArray[np.float64]]
 
 
 class Selection(Protocol):
@@ -136,3 +152,57 @@ def tier_probabilities(accuracies: Sequence[float], credits: Sequence[float]) ->
 def _draw(idle: Sequence[int], count: int, stream: np.random.Generator) -> list[int]:
     drawn: list[int] = stream.choice(idle, size=min(count, len(idle)), replace=False).tolist()
     return sorted(drawn)
+
+
+def _tier_selection(config: Any, peers: Peers) -> TierSelection:
+    """Return TiFL's selection; a tier groups peers of similar response latency."""
+    cloud = config.cloud
+    tiers = latency_tiers(peers.latency_s(), cloud.tiers)
+    shares = None
+    if peers.labels is not None:
+        held = [
+            peers.labels[[k for peer in tier for k in peers.clusters[peer]]].sum(axis=0) for tier in tiers
+        ]
+        shares = np.array([label_distribution(counts) for counts in held])
+    limit = config.stop.communications
+    return TierSelection(
+        tiers,
+        shares,
+        participants=cloud.participants,
+        interval=cloud.tier_interval,
+        credits=math.inf if limit == "none" else math.ceil(2 * (limit / cloud.participants) / cloud.tiers),
+        seed=config.seed,
+    )
+
+
+def _too_many_tiers(config: Any) -> str | None:
+    if config.cloud.tiers <= config.units:
+        return None
+    of = "federation.clients" if config.federation.flat else "federation.edges"
+    return f"cloud.tiers ({config.cloud.tiers}) must not exceed {of} ({config.units})"
+
+
+TIERS = Key("tiers", int, default=5, low=1, high=10_000_000, about="selection tiers: how many latency tiers")
+TIER_INTERVAL = Key(
+    "tier_interval",
+    int,
+    default=20,
+    low=1,
+    high=10_000_000,
+    about="selection tiers: rounds between two evaluations of the tiers",
+)
+
+SELECTIONS = by_name(
+    Part(
+        "uniform",
+        "draws `participants` from all",
+        lambda config, peers: UniformSelection(config.cloud.participants, config.seed),
+    ),
+    Part(
+        "tiers",
+        "draws one of `tiers` latency tiers by accuracy and credits, then its participants (TiFL)",
+        _tier_selection,
+        keys=(TIERS, TIER_INTERVAL),
+        problem=_too_many_tiers,
+    ),
+)

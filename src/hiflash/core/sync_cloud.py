@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from hiflash.core.aggregation import MEAN, Rule
 from hiflash.core.cloud import Cloud, Lease
+from hiflash.core.optimizers import CloudOptimizer
 from hiflash.core.selection import Selection
 from hiflash.core.state import Attempt, record
 from hiflash.messages import (
@@ -24,6 +27,7 @@ from hiflash.messages import (
     Verdict,
     Weights,
 )
+from hiflash.weights import finite
 
 __all__ = ["OpenRound", "SyncCloud"]
 
@@ -36,7 +40,7 @@ class OpenRound:
     size: int
     missing: frozenset[int]
     deadline: float
-    models: Mapping[int, tuple[int, Weights, int]] = field(default_factory=dict)
+    models: Mapping[int, tuple[int, Weights, int, float]] = field(default_factory=dict)
 
     def without(self, lease_id: int) -> OpenRound:
         """Return the round with one lease removed from `missing`."""
@@ -47,7 +51,8 @@ class SyncCloud(Cloud):
     """Grants all edges of a round together, and combines their models by a rule when all have arrived.
 
     `selection` chooses the edges. At its deadline a round closes with the models that have arrived. If they
-    are fewer than the `quorum` or than the rule accepts, the global model stays unchanged.
+    are fewer than the `quorum` or than the rule accepts, or if the result is not finite, the global model
+    stays unchanged.
     """
 
     STATE = (*Cloud.STATE, "rounds", "round", "measuring")
@@ -61,6 +66,7 @@ class SyncCloud(Cloud):
         deadline_s: float = math.inf,
         quorum: float = 1.0,
         rule: Rule = MEAN,
+        optimizer: CloudOptimizer | None = None,
         **limits: Any,
     ) -> None:
         super().__init__(weights, examples, **limits)
@@ -68,6 +74,7 @@ class SyncCloud(Cloud):
         self.deadline_s = deadline_s
         self.quorum = quorum
         self.rule = rule
+        self.optimizer = optimizer or CloudOptimizer()
         self.rounds = 0
         self.round: OpenRound | None = None
         self.measuring = False
@@ -83,13 +90,17 @@ class SyncCloud(Cloud):
         return math.inf if self.round is None else self.round.deadline
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the whole state, the selection's included."""
-        return super().snapshot() | {"selection": self.selection.snapshot()}
+        """Return the whole state, the selection's and the optimiser's included."""
+        return super().snapshot() | {
+            "selection": self.selection.snapshot(),
+            "optimizer": self.optimizer.snapshot(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
         super().restore(state)
         self.selection.restore(state["selection"])
+        self.optimizer.restore(state["optimizer"])
 
     def _answer_check_in(self, check_in: CheckIn) -> list[CloudEffect]:
         return []  # answered when the next round starts
@@ -138,7 +149,8 @@ class SyncCloud(Cloud):
     def _take(self, lease: Lease, upload: Upload, update: Weights) -> tuple[Verdict, list[CloudEffect]]:
         if self.round is None or lease.lease_id not in self.round.missing:
             return self._rejection(upload, 0, "late"), []
-        models = {**self.round.models, lease.lease_id: (lease.edge, update, upload.examples)}
+        arrived = (lease.edge, update, upload.examples, upload.steps)
+        models = {**self.round.models, lease.lease_id: arrived}
         self.round = replace(self.round.without(lease.lease_id), models=models)
         verdict = Verdict(lease.edge, lease.lease_id, "buffered", 0, self.version, "", upload.now)
         return verdict, self._close_round(upload.now) if not self.round.missing else []
@@ -160,10 +172,19 @@ class SyncCloud(Cloud):
         order = tuple(sorted(closing.models, key=lambda lease_id: closing.models[lease_id][0]))
         if len(order) < max(self.rule.least, self.quorum * closing.size - 1e-9):
             return [*effects, RoundApplied(self.version, (), order, now)]
-        models = [closing.models[lease_id] for lease_id in order]
-        # Only rounds change the global model, so it is still the base of all these models.
-        self.weights = self.rule.combine(
-            [model for _, model, _ in models], [count for _, _, count in models], self.weights
-        )
+        with Attempt(self.optimizer) as attempt:
+            stepped = self._step([closing.models[lease_id] for lease_id in order])
+        if not finite(stepped):
+            attempt.undo()
+            return [*effects, RoundApplied(self.version, (), order, now)]
+        self.weights = stepped
         self.version += 1
         return [*effects, RoundApplied(self.version, order, (), now)]
+
+    def _step(self, models: Sequence[tuple[int, Weights, int, float]]) -> Weights:
+        """Return the next global model after a round with these models, samples and steps."""
+        _, weights, counts, steps = zip(*models, strict=True)
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
+            # Only rounds change the global model, so it is still the base of all these models.
+            combined = self.rule.combine(weights, counts, self.weights, steps)
+            return self.optimizer.step(self.weights, self.side.correct(combined))

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-__all__ = ["Constant", "Exponential", "Hinge", "Polynomial", "Weighting"]
+from hiflash.core.registry import Key, Part, by_name
+
+__all__ = ["WEIGHTINGS", "Constant", "Exponential", "Hinge", "Polynomial", "Weighting", "weighting"]
 
 Weighting: TypeAlias = Callable[[int], float]
+
+
+def weighting(config: Any) -> Weighting:
+    """Return the staleness weighting of a configuration, also for mixing rules of your own."""
+    made: Weighting = WEIGHTINGS[config.cloud.weighting].build(config)
+    return made
 
 
 @dataclass(frozen=True)
@@ -64,3 +72,52 @@ class Hinge:
     def __call__(self, staleness: int) -> float:
         """Return the weight."""
         return 1.0 if staleness <= self.start else 1 / (self.slope * (staleness - self.start) + 1)
+
+
+PENALTY = Key(
+    "penalty",
+    float,
+    default=0.99,
+    above=0,
+    high=1,
+    about="weighting exponential: upsilon, the factor upsilon^d",
+)
+EXPONENT = Key(
+    "exponent",
+    float,
+    default=0.5,
+    low=0,
+    high=100,
+    about="weighting polynomial: the factor (d + 1)^-exponent",
+)
+HINGE = Key(
+    "hinge",
+    float,
+    default=(10.0, 4.0),
+    length=2,
+    low=0,
+    high=1e6,
+    about="weighting hinge: [a, b] in the factor 1 up to d = b, then 1 / (a (d - b) + 1)",
+)
+
+WEIGHTINGS = by_name(
+    Part(
+        "exponential",
+        "`penalty` to the power of the staleness",
+        lambda config: Exponential(config.cloud.penalty),
+        keys=(PENALTY,),
+    ),
+    Part("constant", "1: staleness does not matter", lambda config: Constant()),
+    Part(
+        "polynomial",
+        "(staleness + 1) to the power of -`exponent`",
+        lambda config: Polynomial(config.cloud.exponent),
+        keys=(EXPONENT,),
+    ),
+    Part(
+        "hinge",
+        "1 up to a staleness of b, then 1 / (a (staleness - b) + 1), with [a, b] = `hinge`",
+        lambda config: Hinge(*config.cloud.hinge),
+        keys=(HINGE,),
+    ),
+)

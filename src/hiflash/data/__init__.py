@@ -1,13 +1,23 @@
 """Datasets, where they come from, and how their samples are dealt out to clients.
 
-May import the vocabulary.
+May import the vocabulary and core.
 """
 
 from __future__ import annotations
 
 from .dataset import Dataset
 from .datasets import load
+from .held_out import hold_out
 from .partition import Partition, label_counts, own_indices, partition
 from .poison import flip_labels
 
-__all__ = ["Dataset", "Partition", "flip_labels", "label_counts", "load", "own_indices", "partition"]
+__all__ = [
+    "Dataset",
+    "Partition",
+    "flip_labels",
+    "hold_out",
+    "label_counts",
+    "load",
+    "own_indices",
+    "partition",
+]

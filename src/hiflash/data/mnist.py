@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from .dataset import Dataset, stratified_split
+from .dataset import Dataset
 from .files import Arrays, Found, Source, damaged, read_bytes, read_npz, sha256
+from .split import stratified_split
 
 __all__ = ["MNIST", "MNIST5K"]
 

@@ -1,30 +1,32 @@
-"""Deals the training samples out to clients: evenly, by class, by Dirichlet draws, by size or by writer."""
+"""Deals the training samples out to clients: evenly, by class, by Dirichlet draws, by size or by group."""
 
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.registry import Key, Part, by_name
 from ..errors import DataError
 
-__all__ = ["PARTITIONS", "Partition", "label_counts", "own_indices", "parse_name", "partition"]
+__all__ = [
+    "PARTITIONS",
+    "Partition",
+    "Samples",
+    "label_counts",
+    "own_indices",
+    "parse_name",
+    "partition",
+    "usual_names",
+]
 
-PARTITIONS = {
-    "iid": "equal shares of all classes",
-    "noniid2": "k random classes per client (noniid1, noniid2, ...), equal sizes",
-    "dirichlet0.5": "every class split by Dirichlet(alpha) shares; a small alpha is a strong skew",
-    "quantity0.5": "the same class mix everywhere, sizes by Dirichlet(beta) shares",
-    "writer": "one client per writer, for data that has writers (femnist, mnist)",
-}
-
-_DEFAULTS = {"dirichlet": 0.5, "quantity": 0.5}
-_NAME = re.compile(r"(iid|writer)|(noniid)([1-9]\d{0,5})|(dirichlet|quantity)(\d+(?:\.\d+)?)?")
-_CONCENTRATIONS = (0.001, 1e6)  # beyond these a Dirichlet draw is one-hot or uniform, or overflows
+_NAME = re.compile(r"([a-z][a-z_]*)([0-9.]*)")
+_NUMBERS = {int: re.compile(r"[1-9]\d{0,5}"), float: re.compile(r"\d+(?:\.\d+)?")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,17 @@ class Partition:
     name: str
 
 
+class Samples(NamedTuple):
+    """The training samples as a partition sees them: categories, their number, and groups if known.
+
+    A category is a label, or what takes its place (`Dataset.categories`).
+    """
+
+    y: np.ndarray
+    classes: int
+    groups: np.ndarray | None
+
+
 def partition(
     name: str,
     y: np.ndarray,
@@ -43,7 +56,8 @@ def partition(
     stream: np.random.Generator,
     *,
     classes: int,
-    writers: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    config: Any = None,
 ) -> Partition:
     """Return the partition `name` of the samples with labels `y`; the same stream gives the same indices.
 
@@ -51,7 +65,7 @@ def partition(
     >>> [len(part) for part in dealt.indices], dealt.overlap
     ([2, 2], 0.0)
     """
-    kind, parameter = parse_name(name)
+    kind, number = parse_name(name)
     if clients < 1:
         raise DataError(f"partition '{name}': needs at least 1 client, got {clients}.")
     if clients > len(y):
@@ -59,52 +73,42 @@ def partition(
             f"partition '{name}': {clients} clients but only {len(y)} training samples, so some client "
             "would be empty. Use fewer clients or more data."
         )
-    if kind == "writer":
-        indices = _by_writer(writers, len(y), clients)
-    elif kind == "noniid":
-        indices = _by_classes(y, clients, int(parameter), classes, stream)
-    elif kind == "dirichlet":
-        indices = _dirichlet(y, clients, parameter, stream)
-    elif kind == "quantity":
-        shares = stream.dirichlet(np.full(clients, parameter))
-        sizes = 1 + _apportion(shares, len(y) - clients)  # one sample each first: no client is empty
-        indices = np.split(stream.permutation(len(y)), np.cumsum(sizes)[:-1])
-    else:
-        indices = np.array_split(stream.permutation(len(y)), clients)
-    return _finish(indices, len(y), name)
+    dealt = PARTITIONS[kind].build(config, Samples(y, classes, groups), clients, number, stream)
+    checked = own_indices(dealt, len(y), name)
+    if len(checked.indices) != clients:
+        raise DataError(f"partition '{name}': deals to {len(checked.indices)} clients, not to {clients}.")
+    return checked
 
 
-def own_indices(indices: Sequence[Any], n: int) -> Partition:
+def own_indices(indices: Sequence[Any], n: int, name: str = "own") -> Partition:
     """Return your own lists of sample indices (one per client, of `n` samples) as a checked partition."""
+    what = "own partition" if name == "own" else f"partition '{name}'"
     if isinstance(indices, str | bytes | Mapping) or not hasattr(indices, "__len__"):
         raise DataError(
-            f"own partition: expected a list with the sample indices of every client, got "
-            f"{type(indices).__name__}."
+            f"{what}: expected a list with the sample indices of every client, got {type(indices).__name__}."
         )
     if len(indices) == 0:
-        raise DataError("own partition: it has no clients. Give one list of sample indices per client.")
+        raise DataError(f"{what}: it has no clients. Give one list of sample indices per client.")
     checked = []
     for client, part in enumerate(indices):
         try:
             own = np.asarray(part)
         except ValueError as error:
-            raise DataError(f"own partition: client {client} is not a flat list of indices.") from error
+            raise DataError(f"{what}: client {client} is not a flat list of indices.") from error
         if own.ndim != 1:
-            raise DataError(f"own partition: client {client} has shape {own.shape}, expected a flat list.")
+            raise DataError(f"{what}: client {client} has shape {own.shape}, expected a flat list.")
         if len(own) == 0:
-            raise DataError(f"own partition: client {client} has no samples. Leave it out or give it some.")
+            raise DataError(f"{what}: client {client} has no samples. Leave it out or give it some.")
         if own.dtype.kind not in "ui":
             raise DataError(
-                f"own partition: client {client} has indices of type {own.dtype}, expected integers "
+                f"{what}: client {client} has indices of type {own.dtype}, expected integers "
                 "(use np.flatnonzero for a mask)."
             )
         bad = own[(own < 0) | (own >= n)]
         if len(bad):
-            raise DataError(
-                f"own partition: client {client} has index {bad[0]}, outside 0..{n - 1} of the data."
-            )
+            raise DataError(f"{what}: client {client} has index {bad[0]}, outside 0..{n - 1} of the data.")
         checked.append(own)
-    return _finish(checked, n, "own")
+    return _finish(checked, n, name)
 
 
 def label_counts(y: np.ndarray, indices: Sequence[np.ndarray], classes: int) -> np.ndarray:
@@ -112,31 +116,52 @@ def label_counts(y: np.ndarray, indices: Sequence[np.ndarray], classes: int) -> 
     return np.stack([np.bincount(y[part], minlength=classes) for part in indices]).astype(np.int64)
 
 
+def usual_names() -> list[str]:
+    """Return the name of every partition, with its usual number if it takes one."""
+    return [f"{name}{part.number.default if part.number else ''}" for name, part in PARTITIONS.items()]
+
+
 def parse_name(name: str) -> tuple[str, float]:
-    """Return kind and parameter of a partition name (0 if it has none), or raise `DataError`."""
+    """Return kind and number of a partition name (0 if it has none), or raise `DataError`."""
     match = _NAME.fullmatch(name)
-    if match is None:
-        close = difflib.get_close_matches(name.lower().replace("-", ""), list(PARTITIONS), 1, 0.5)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise DataError(
-            f"unknown partition '{name}'.{hint} Known: iid, noniid1, noniid2, ..., dirichlet, dirichlet0.3, "
-            "quantity, quantity0.5, writer."
-        )
-    plain, noniid, k, skewed, strength = match.groups()
-    if plain:
-        return plain, 0.0
-    if noniid:
-        return noniid, float(k)
-    value = float(strength) if strength else _DEFAULTS[skewed]
-    low, high = _CONCENTRATIONS
-    if not low <= value <= high:
-        raise DataError(f"partition '{name}': the number must lie in {low:g}..{high:g}, got {value:g}.")
-    return skewed, value
+    part = PARTITIONS.get(match[1]) if match else None
+    text = match[2] if match else ""
+    if part is not None and part.number is None and not text:
+        return part.name, 0.0
+    if part is not None and part.number is not None:
+        key = part.number
+        if not text and key.kind is float:
+            return part.name, float(key.default)
+        if _NUMBERS[key.kind].fullmatch(text):
+            value = float(text)
+            if not (key.low or 0.0) <= value <= (key.high or math.inf):
+                raise DataError(
+                    f"partition '{name}': the number must lie in {key.low:g}..{key.high:g}, got {value:g}."
+                )
+            return part.name, value
+    close = difflib.get_close_matches(name.lower().replace("-", ""), usual_names(), 1, 0.5)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    raise DataError(f"unknown partition '{name}'.{hint} Known: {', '.join(usual_names())}.")
+
+
+def _iid(
+    config: Any, samples: Samples, clients: int, number: float, stream: np.random.Generator
+) -> list[np.ndarray]:
+    return np.array_split(stream.permutation(len(samples.y)), clients)
+
+
+def _quantity(
+    config: Any, samples: Samples, clients: int, number: float, stream: np.random.Generator
+) -> list[np.ndarray]:
+    shares = stream.dirichlet(np.full(clients, number))
+    sizes = 1 + _apportion(shares, len(samples.y) - clients)  # one sample each first: no client is empty
+    return np.split(stream.permutation(len(samples.y)), np.cumsum(sizes)[:-1])
 
 
 def _by_classes(
-    y: np.ndarray, clients: int, k: int, classes: int, stream: np.random.Generator
+    config: Any, samples: Samples, clients: int, number: float, stream: np.random.Generator
 ) -> list[np.ndarray]:
+    y, classes, k = samples.y, samples.classes, int(number)
     size = len(y) // clients
     present = np.unique(y)
     if k > len(present):
@@ -167,11 +192,14 @@ def _by_classes(
     return indices
 
 
-def _dirichlet(y: np.ndarray, clients: int, alpha: float, stream: np.random.Generator) -> list[np.ndarray]:
+def _dirichlet(
+    config: Any, samples: Samples, clients: int, number: float, stream: np.random.Generator
+) -> list[np.ndarray]:
+    y = samples.y
     shares: list[list[np.ndarray]] = [[] for _ in range(clients)]
     for label in np.unique(y):
         members = stream.permutation(np.flatnonzero(y == label))
-        sizes = _apportion(stream.dirichlet(np.full(clients, alpha)), len(members))
+        sizes = _apportion(stream.dirichlet(np.full(clients, number)), len(members))
         for client, share in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
             shares[client].append(share)
     indices = [np.concatenate(share) for share in shares]
@@ -183,24 +211,30 @@ def _dirichlet(y: np.ndarray, clients: int, alpha: float, stream: np.random.Gene
     return indices
 
 
-def _by_writer(writers: np.ndarray | None, n: int, clients: int) -> list[np.ndarray]:
-    if writers is None:
-        raise DataError(
-            "partition 'writer': this dataset does not know its writers. Use femnist, mnist with "
-            "qmnist_writers.npz, or Dataset.from_arrays(..., writers=...)."
-        )
-    if len(writers) != n:
-        raise DataError(
-            f"partition 'writer': {len(writers)} writers for {n} samples, expected one per sample."
-        )
-    order = np.argsort(writers, kind="stable")
-    _, starts = np.unique(writers[order], return_index=True)
-    if clients > len(starts):
-        raise DataError(
-            f"partition 'writer': {clients} clients but only {len(starts)} writers. "
-            f"Use at most {len(starts)} clients."
-        )
-    return np.split(order, starts[1:])[:clients]
+def _by_group(kind: str) -> Callable[..., list[np.ndarray]]:
+    """Return the partition by groups, under the name that its messages use."""
+
+    def deal(
+        config: Any, samples: Samples, clients: int, number: float, stream: np.random.Generator
+    ) -> list[np.ndarray]:
+        groups, n = samples.groups, len(samples.y)
+        if groups is None:
+            raise DataError(
+                f"partition '{kind}': this dataset does not know its {kind}s. Use femnist, mnist with "
+                "qmnist_writers.npz, or Dataset.from_arrays(..., groups=...)."
+            )
+        if len(groups) != n:
+            raise DataError(f"partition '{kind}': {len(groups)} {kind}s for {n} samples, expected one each.")
+        order = np.argsort(groups, kind="stable")
+        _, starts = np.unique(groups[order], return_index=True)
+        if clients > len(starts):
+            raise DataError(
+                f"partition '{kind}': {clients} clients but only {len(starts)} {kind}s. "
+                f"Use at most {len(starts)} clients."
+            )
+        return np.split(order, starts[1:])[:clients]
+
+    return deal
 
 
 def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
@@ -215,3 +249,35 @@ def _finish(indices: Sequence[np.ndarray], n: int, name: str) -> Partition:
     indices = [np.sort(part).astype(np.int64) for part in indices]
     uses = np.bincount(np.concatenate(indices), minlength=n)
     return Partition(indices, float((uses > 1).sum() / n), name)
+
+
+def _concentration(name: str) -> Key:
+    """Return the number of a Dirichlet draw: outside its bounds the draw is one-hot or uniform."""
+    return Key(name, float, default=0.5, low=0.001, high=1e6, about="concentration of the Dirichlet draws")
+
+
+CLASSES = Key("k", int, default=2, low=1, high=999_999, about="classes per client")
+
+PARTITIONS = by_name(
+    Part("iid", "equal shares of all classes", _iid),
+    Part(
+        "noniid",
+        "k random classes per client (noniid1, noniid2, ...), equal sizes",
+        _by_classes,
+        number=CLASSES,
+    ),
+    Part(
+        "dirichlet",
+        "every class split by Dirichlet(alpha) shares; a small alpha is a strong skew",
+        _dirichlet,
+        number=_concentration("alpha"),
+    ),
+    Part(
+        "quantity",
+        "the same class mix everywhere, sizes by Dirichlet(beta) shares",
+        _quantity,
+        number=_concentration("beta"),
+    ),
+    Part("group", "one client per group, for data that has groups", _by_group("group")),
+    Part("writer", "the same, under the name that suits femnist and mnist", _by_group("writer")),
+)

@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["flip_labels"]
+from ..core.attack import Attack, Poisoned
+from ..core.registry import Part
+
+__all__ = ["LABEL_FLIP", "LabelFlip", "flip_labels"]
+
+
+@dataclass(frozen=True)
+class LabelFlip(Attack):
+    """Malicious clients train on wrong labels, and send what they have trained."""
+
+    def poison(self, x: np.ndarray, y: np.ndarray, indices: Sequence[np.ndarray], classes: int) -> Poisoned:
+        """Return the samples with the labels of malicious clients turned round."""
+        return flip_labels(x, y, indices, self.malicious, classes)
+
+
+LABEL_FLIP = Part(
+    "label_flip",
+    "trains on the label `classes - 1 - c` instead of c",
+    lambda config, malicious: LabelFlip(malicious),
+    reads=("share",),
+)
 
 
 def flip_labels(

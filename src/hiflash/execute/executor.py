@@ -8,13 +8,16 @@ it. Client tasks are pure, so an executor may compute a promise at any time and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from hiflash.core.aggregation import MEAN, Rule, combine_clients
+import numpy as np
+
+from hiflash.core.aggregation import MEAN, Rule, combine_clients, mean_steps
+from hiflash.core.algorithms.algorithm import ClientAlgorithm, Done, Steps, gather, usable_extra
 from hiflash.core.attack import HONEST, Attack
 from hiflash.core.state import shared_record
-from hiflash.messages import Assignment, ClientTask, ClientUpdate, Model, Promise, Weights
+from hiflash.messages import Assignment, ClientTask, ClientUpdate, Extra, Model, Promise, Weights
 from hiflash.train.task import TaskResult, Trainer
 from hiflash.weights import Spans, cut, finite, graft
 
@@ -38,6 +41,7 @@ class PendingModel(Promise):
     """The promise of an edge model: the result of the assignments `work` on the model `base`.
 
     `examples` has the sample counts of the clients, in order; `kept` the values that clients do not share.
+    `states` are what their algorithm keeps on them, and `extra` came with the grant.
     """
 
     lease_id: int
@@ -47,30 +51,45 @@ class PendingModel(Promise):
     quorum: int
     base: Model
     kept: Mapping[int, Weights]
+    states: Mapping[int, Extra] = field(default_factory=dict)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeModel:
     """The model of an edge before or between the rounds of a lease, or after the last one.
 
-    `examples` has the sample counts of the clients that contributed, `kept` the values they do not share.
+    `examples` has the sample counts of the clients that contributed, `kept` the values they do not share,
+    `states` what their algorithm keeps on them, and `extra` what they send beside their models. `steps` is
+    the mean of their local steps in this lease, and `metrics` are means of the last round.
     """
 
     weights: Weights
     examples: Mapping[int, int] = field(default_factory=dict)
     kept: Mapping[int, Weights] = field(default_factory=dict)
+    states: Mapping[int, Extra] = field(default_factory=dict)
+    extra: Extra = field(default_factory=dict)
+    steps: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+SGD, PLAIN_STEPS = ClientAlgorithm(), Steps()
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRules:
     """The rules of every edge round of a run, as plain data for any worker.
 
-    `local` are the spans of a model that clients do not share.
+    `local` are the spans of a model that clients do not share. The first `trained` values of a model are
+    trained; None means all.
     """
 
     rule: Rule = MEAN
     attack: Attack = HONEST
     local: Spans = ()
+    algorithm: ClientAlgorithm = SGD
+    counter: Steps = PLAIN_STEPS
+    trained: int | None = None
 
 
 PLAIN = RoundRules()
@@ -92,6 +111,8 @@ class RoundWork:
     base: Weights | None
     kept: Mapping[int, Weights]
     due: float
+    states: Mapping[int, Extra] = field(default_factory=dict)
+    extra: Extra = field(default_factory=dict)
 
 
 class Executor(Protocol):
@@ -129,7 +150,16 @@ def begin(model: PendingModel, executor: Executor, due: float) -> None:
     base = None if isinstance(model.base, Promise) else model.base
     executor.begin(
         RoundWork(
-            model.lease_id, model.index, model.work, model.examples, model.quorum, base, model.kept, due
+            model.lease_id,
+            model.index,
+            model.work,
+            model.examples,
+            model.quorum,
+            base,
+            model.kept,
+            due,
+            model.states,
+            model.extra,
         )
     )
 
@@ -141,33 +171,99 @@ def resolve(model: PendingModel, executor: Executor, due: float) -> EdgeModel | 
 
 
 def start_round(rules: RoundRules, work: RoundWork, before: EdgeModel) -> list[ClientTask]:
-    """Return the tasks of a round that starts from `before`, each with its client's unshared values."""
+    """Return the tasks of a round that starts from `before`, each with its client's own values."""
     tasks = []
     for client, first_step, steps, lr, seed in work.work:
         own = before.kept.get(client, work.kept.get(client))  # the values from this lease are newer
         weights = before.weights if own is None else graft(before.weights, rules.local, own)
-        tasks.append(ClientTask(client, first_step, steps, lr, weights, seed))
+        task = ClientTask(client, first_step, steps, lr, weights, seed)
+        if rules.algorithm.keeps:
+            state = before.states.get(client, work.states.get(client, {}))
+            correction, mu = rules.algorithm.before(state, work.extra)
+            task = replace(task, correction=correction, mu=mu, state=state, extra=work.extra)
+        tasks.append(task)
     return tasks
 
 
 def close_round(
-    rules: RoundRules, work: RoundWork, before: EdgeModel, results: Sequence[TaskResult]
+    rules: RoundRules,
+    work: RoundWork,
+    before: EdgeModel,
+    tasks: Sequence[ClientTask],
+    results: Sequence[TaskResult],
 ) -> EdgeModel | None:
     """Return the edge model of a round whose tasks are done, None if too few results are usable."""
-    base, kept, updates = before.weights, dict(before.kept), []
-    for assignment, examples, result in zip(work.work, work.examples, results, strict=True):
-        client = assignment.client
+    base, kept, states, updates = before.weights, dict(before.kept), dict(before.states), []
+    for task, examples, result in zip(tasks, work.examples, results, strict=True):
+        client = task.client
+        extra: Extra = {}
         if rules.local and finite(own := cut(result.weights, rules.local)):
             kept[client] = own
-        sent = rules.attack.tamper(assignment, result.weights, base)
-        updates.append(ClientUpdate(client, work.lease_id, work.index, sent, examples, result.loss, 0.0, 0.0))
+        sent = rules.attack.tamper(task, result.weights, base)
+        steps = rules.counter.effective(task.steps, task.lr, task.mu)
+        if rules.algorithm.keeps and finite(sent):
+            state, gives = _after(rules, task, result, sent, steps)
+            if usable_extra(gives):  # if not, the client keeps its old state
+                states[client], extra = state, gives
+        updates.append(
+            ClientUpdate(
+                client, work.lease_id, work.index, sent, examples, result.loss, 0.0, 0.0, steps, extra
+            )
+        )
     made = combine_clients(updates, work.quorum, base, rules.rule)
     if made is None:
         return None
     weights, clients = made
-    examples_of = {update.client: update.examples for update in updates}
-    counted = {client: examples_of[client] for client in clients}
-    return EdgeModel(weights, {**before.examples, **counted}, kept)
+    counted = sorted((update for update in updates if update.client in clients), key=lambda u: u.client)
+    counts = {update.client: update.examples for update in counted}
+    extras = [update.extra for update in counted]
+    return EdgeModel(
+        weights,
+        {**before.examples, **counts},
+        kept,
+        states,
+        gather(rules.algorithm.gathers, before.extra, extras, list(counts.values())),
+        before.steps + mean_steps(counted),
+        _mean_metrics(tasks, results, counts),
+    )
+
+
+def _after(
+    rules: RoundRules, task: ClientTask, result: TaskResult, sent: Weights, steps: float
+) -> tuple[Extra, Extra]:
+    """Return a client's new state and what it sends beside its model, as the algorithm has them.
+
+    They follow from the model that the client sends, also if it is malicious. Values that clients do not
+    share need no correction: for the algorithm they do not change.
+    """
+    end = graft(sent, rules.local, cut(task.weights, rules.local)) if rules.local else sent
+    done = Done(
+        task.client,
+        steps,
+        task.lr,
+        task.weights[: rules.trained],
+        end[: rules.trained],
+        result.state,
+        result.extra,
+    )
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
+        return rules.algorithm.after(done, task.state, task.extra)
+
+
+def _mean_metrics(
+    tasks: Sequence[ClientTask], results: Sequence[TaskResult], counts: Mapping[int, int]
+) -> dict[str, float]:
+    """Return the mean of every metric that clients report, weighted by the samples of those that report."""
+    told = [
+        (result.metrics, counts[task.client])
+        for task, result in zip(tasks, results, strict=True)
+        if result.metrics and task.client in counts
+    ]
+    means = {}
+    for name in sorted({name for metrics, _ in told for name in metrics}):
+        some = [(metrics[name], count) for metrics, count in told if name in metrics]
+        means[name] = sum(value * count for value, count in some) / sum(count for _, count in some)
+    return means
 
 
 class LazyExecutor:
@@ -194,8 +290,8 @@ class LazyExecutor:
         before = self.result(lease_id, index - 1) if work.base is None else EdgeModel(work.base)
         if before is None:
             return None
-        results = self.trainer.train(start_round(self.rules, work, before))
-        return close_round(self.rules, work, before, results)
+        tasks = start_round(self.rules, work, before)
+        return close_round(self.rules, work, before, tasks, self.trainer.train(tasks))
 
     def leases(self) -> list[int]:
         """Return the leases that have rounds here."""

@@ -117,7 +117,8 @@ class WorkerPool(Tester):
         for thread in self._threads:
             thread.join()
 
-    def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
+    def sums(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[float, ...]]:
+        """Return the task's sums over each of some parts of the test set and of what follows it."""
         return self._gather([partial(_evaluate, weights, start, stop) for start, stop in parts])
 
     def _gather(self, jobs: Sequence[Callable[[WorkerTrainer], Any]]) -> list[Any]:
@@ -172,7 +173,7 @@ class WorkerPool(Tester):
             if entry.missing:
                 return
         results = [result for result in entry.results if result is not None]
-        model = close_round(self.rules, entry.work, before, results)
+        model = close_round(self.rules, entry.work, before, tasks, results)
         with self._changed:
             entry.model, entry.done, entry.results = model, True, []
             for follower in entry.followers:
@@ -204,7 +205,7 @@ class WorkerPool(Tester):
                     self._changed.notify_all()
 
 
-def _evaluate(weights: Weights, start: int, stop: int, trainer: WorkerTrainer) -> tuple[int, float]:
+def _evaluate(weights: Weights, start: int, stop: int, trainer: WorkerTrainer) -> tuple[float, ...]:
     return trainer.evaluate(weights, start, stop)
 
 

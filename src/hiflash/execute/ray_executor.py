@@ -20,7 +20,7 @@ from hiflash.execute.executor import EdgeModel, RoundWork
 from hiflash.execute.ray_cluster import RayConnection
 from hiflash.execute.ray_worker import Setup, assignment_of, evaluate_spans, run_round, train_task
 from hiflash.execute.tester import Tester
-from hiflash.messages import ClientTask, Weights
+from hiflash.messages import ClientTask, Extra, Weights
 from hiflash.train.task import TaskResult
 
 __all__ = ["RayExecutor"]
@@ -59,11 +59,11 @@ class RayExecutor(Tester):
         import ray
 
         self.name = setup.trainer
-        self.test_size = len(setup.y_test)
+        self.test_size = setup.test_size
         self._ray = ray
         self._connection = connection
         try:
-            self._setup = [ray.put(setup)]
+            self._setup = [ray.put(setup), setup.plugins]
         except TypeError as error:
             connection.close()
             raise ConfigError(f"the model cannot be sent to the workers of Ray: {_reason(error)}") from error
@@ -99,7 +99,10 @@ class RayExecutor(Tester):
             return None
         # Copies: the object store keeps an object as long as an array refers to it.
         kept = {client: np.array(values) for client, values in model.kept.items()}
-        return replace(model, weights=np.array(model.weights), kept=kept)  # type: ignore[no-any-return]
+        states = {client: _copied(state) for client, state in model.states.items()}
+        return replace(  # type: ignore[no-any-return]
+            model, weights=np.array(model.weights), kept=kept, states=states, extra=_copied(model.extra)
+        )
 
     def leases(self) -> list[int]:
         """Return the leases that have rounds here."""
@@ -124,7 +127,8 @@ class RayExecutor(Tester):
         )
         return [TaskResult(np.array(result.weights), result.loss) for result in results]
 
-    def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
+    def sums(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[float, ...]]:
+        """Return the task's sums over each of some parts of the test set and of what follows it."""
         sent = self._send(weights)
         share = -(-len(parts) // self._connection.cpus)
         shares = [parts[first : first + share] for first in range(0, len(parts), share)]
@@ -193,6 +197,10 @@ class RayExecutor(Tester):
             return list(self._ray.get(references))
         except self._ray.exceptions.RayError as error:
             raise RunError(f"Ray could not run a task: {_reason(error)}") from error
+
+
+def _copied(arrays: Extra) -> Extra:
+    return {name: np.array(array) for name, array in arrays.items()}
 
 
 def _reason(error: Any) -> str:

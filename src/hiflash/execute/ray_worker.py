@@ -15,10 +15,14 @@ import numpy as np
 
 from hiflash.execute.executor import EdgeModel, RoundRules, RoundWork, close_round, start_round
 from hiflash.messages import Assignment, ClientTask, Weights
+from hiflash.methods.plugins import load_plugins
 from hiflash.train.task import Solver, TaskResult, WorkerTrainer
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from hiflash.train.function import OwnTraining
+    from hiflash.train.tasks import Task
 
 __all__ = ["Setup", "evaluate_spans", "run_round", "train_task"]
 
@@ -31,18 +35,20 @@ class Setup:
     """The shared input of all tasks of a run. The object store holds it once, as arrays.
 
     `trainer` names a trainer that works on the machine that started the run. Ray serialises `make_model`:
-    a built-in model as its name, a user's own model as the user's code.
+    a built-in model as its name, a user's own model or training function as the user's code. `arrays` are x,
+    y, x_test and y_test; the test set has `test_size` samples, and those that clients hold out follow it.
     """
 
     trainer: str
     make_model: Callable[[], nn.Module]
     solver: Solver
-    x: np.ndarray
-    y: np.ndarray
+    arrays: Sequence[np.ndarray]
     indices: list[np.ndarray]
-    x_test: np.ndarray
-    y_test: np.ndarray
+    test_size: int
+    task: Task
     rules: RoundRules
+    plugins: tuple[str, ...] = ()
+    own: OwnTraining | None = None
 
     def make_trainer(self) -> WorkerTrainer:
         """Return a trainer that computes on one thread and reads the data in place."""
@@ -55,9 +61,13 @@ class Setup:
         with warnings.catch_warnings():
             # Torch warns of read-only arrays. Trainers never write to them.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            x, y, x_test, y_test = map(torch.from_numpy, (self.x, self.y, self.x_test, self.y_test))
+            x, y, x_test, y_test = map(torch.from_numpy, self.arrays)
         return choose_trainer(
-            self.trainer, self.make_model, Samples(x, y, self.indices, x_test, y_test), self.solver
+            self.trainer,
+            self.make_model,
+            Samples(x, y, self.indices, x_test, y_test, self.task),
+            self.solver,
+            self.own,
         )()
 
 
@@ -67,7 +77,8 @@ def run_round(setup: Sequence[Any], start: Weights | EdgeModel | None, work: Rou
         return None
     trainer, rules = _of(setup)
     before = start if isinstance(start, EdgeModel) else EdgeModel(start)
-    return close_round(rules, work, before, trainer.train(start_round(rules, work, before)))
+    tasks = start_round(rules, work, before)
+    return close_round(rules, work, before, tasks, trainer.train(tasks))
 
 
 def assignment_of(task: ClientTask) -> Assignment:
@@ -83,19 +94,23 @@ def train_task(setup: Sequence[Any], base: Weights, work: Assignment) -> TaskRes
 
 def evaluate_spans(
     setup: Sequence[Any], weights: Weights, spans: Sequence[tuple[int, int]]
-) -> list[tuple[int, float]]:
-    """Return the number of right answers and the summed loss of each span of the test set."""
+) -> list[tuple[float, ...]]:
+    """Return the task's sums over each span of the test set."""
     trainer, _ = _of(setup)
     return [trainer.evaluate(weights, start, stop) for start, stop in spans]
 
 
 def _of(setup: Sequence[Any]) -> tuple[WorkerTrainer, RoundRules]:
-    """Return the trainer and the rules of a setup, given as a list: Ray would fetch a bare reference."""
-    (reference,) = setup
+    """Return the trainer and the rules of a setup, given as a list: Ray would fetch a bare reference.
+
+    The list also names the plugins. They are loaded first, because the setup may hold parts of theirs.
+    """
+    reference, plugins = setup
     key = reference.hex()
     if key not in _made:
         import ray
 
+        load_plugins(plugins)
         while len(_made) >= KEPT:
             del _made[next(iter(_made))]
         fetched = ray.get(reference)

@@ -15,18 +15,15 @@ class Tester:
     """The base of executors that test models on spans of the test set."""
 
     test_size: int
+    """Samples of the test set; the held-out samples of clients come after them."""
 
-    def evaluate(self, weights: Weights) -> tuple[float, float]:
-        """Return accuracy and mean loss on the whole test set."""
-        tested = self._test(weights, spans(self.test_size))
-        right, loss = (sum(column) for column in zip(*tested, strict=True))
-        return right / self.test_size, loss / self.test_size
+    def evaluate(self, weights: Weights) -> tuple[float, ...]:
+        """Return the means of the task's sums over the whole test set, that of the loss last."""
+        tested = self.sums(weights, spans(self.test_size))
+        return tuple(sum(column) / self.test_size for column in zip(*tested, strict=True))
 
-    def right(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the number of right answers in each part of the test set."""
-        return [hits for hits, _ in self._test(weights, parts)]
-
-    def _test(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
+    def sums(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[float, ...]]:
+        """Return the task's sums over each of some parts of the test set and of what follows it."""
         raise NotImplementedError
 
 

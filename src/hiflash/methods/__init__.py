@@ -1,4 +1,4 @@
 """Recipes, and the parts that a configuration chooses by name.
 
-May import the vocabulary, core, store and agents.
+May import the vocabulary, core, data, store and agents.
 """

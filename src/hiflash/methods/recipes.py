@@ -29,6 +29,30 @@ METHODS: dict[str, Recipe] = {
         "FedAvg with a proximal term that keeps clients near the global model (Li et al. 2020)",
         {**_FEDAVG, "client.mu": 0.01},
     ),
+    "scaffold": Recipe(
+        "FedAvg with control variates against the drift of clients (Karimireddy et al. 2020)",
+        {**_FEDAVG, "client.algorithm": "scaffold"},
+    ),
+    "feddyn": Recipe(
+        "FedAvg with a linear term that each client learns (Acar et al. 2021)",
+        {**_FEDAVG, "client.algorithm": "feddyn"},
+    ),
+    "fednova": Recipe(
+        "FedAvg that averages changes per step, for clients with unequal steps (Wang et al. 2020)",
+        {**_FEDAVG, "client.algorithm": "fednova"},
+    ),
+    "fedavgm": Recipe(
+        "FedAvg with momentum in the cloud (Hsu et al. 2019)",
+        {**_FEDAVG, "cloud.optimizer": "momentum", "cloud.momentum": 0.9},
+    ),
+    "fedadam": Recipe(
+        "FedAvg whose cloud takes Adam's steps (Reddi et al. 2021)",
+        {**_FEDAVG, "cloud.optimizer": "adam"},
+    ),
+    "fedyogi": Recipe(
+        "FedAvg whose cloud takes Yogi's steps (Reddi et al. 2021)",
+        {**_FEDAVG, "cloud.optimizer": "yogi"},
+    ),
     "tifl": Recipe(
         "FedAvg whose rounds draw one of 5 latency tiers, by accuracy and credits (Chai et al. 2020)",
         {**_FEDAVG, "cloud.selection": "tiers"},

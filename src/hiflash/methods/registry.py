@@ -1,173 +1,213 @@
-"""The parts that settings choose by name, and functions to register your own."""
+"""Makes the parts that settings choose by name, and takes in parts of the user."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace as replaced
+from typing import TYPE_CHECKING, Any
 
-from hiflash.agents import find_agent
-from hiflash.core.mixing import Buffer, Delta, Interpolate, Mixing, TierWeighting
-from hiflash.core.registry import Key, Part, discover
-from hiflash.core.thresholds.agent import AgentPolicy
+from hiflash.core.aggregation import Rule
+from hiflash.core.registry import Part
 from hiflash.core.thresholds.fixed import FixedThreshold
 from hiflash.core.thresholds.policy import ThresholdPolicy
-from hiflash.core.weighting import Constant, Exponential, Hinge, Polynomial, Weighting
 from hiflash.errors import ConfigError
+from hiflash.methods.kinds import KINDS, Kind, kind_of
+from hiflash.methods.recipes import METHODS
 
 if TYPE_CHECKING:
     from hiflash.config import Config
 
 __all__ = [
-    "BUILT_IN",
-    "MIXINGS",
-    "THRESHOLDS",
+    "add_name",
     "add_part",
-    "register_mixing",
-    "register_threshold",
+    "aggregate",
+    "chosen",
+    "is_own",
+    "loading_plugin",
+    "make",
     "registered",
+    "restore",
+    "snapshot",
     "threshold_policy",
-    "weighting",
+    "undone_on_error",
+    "usual_model",
+    "version",
+    "with_keys",
 ]
 
-WEIGHTINGS: dict[str, Callable[[Config], Weighting]] = {
-    "exponential": lambda config: Exponential(config.cloud.penalty),
-    "constant": lambda config: Constant(),
-    "polynomial": lambda config: Polynomial(config.cloud.exponent),
-    "hinge": lambda config: Hinge(*config.cloud.hinge),
-}
 
-MIXINGS: dict[str, Callable[[Config, int], Mixing]] = {
-    "interpolate": lambda config, _: Interpolate(config.cloud.alpha, weighting(config)),
-    "delta": lambda config, trained: Delta(
-        config.cloud.alpha, weighting(config), config.cloud.momentum, trained
-    ),
-    "buffer": lambda config, trained: Buffer(
-        config.cloud.alpha, weighting(config), config.cloud.buffer, trained
-    ),
-    "tiers": lambda config, _: TierWeighting(config.units),
-}
+def make(word: str, config: Config, *arguments: Any) -> Any:
+    """Return the part of a kind that a configuration chooses."""
+    return chosen(config, KINDS[word].keys[0]).build(config, *arguments)
 
 
-def _agent_policy(config: Config) -> ThresholdPolicy:
-    return AgentPolicy(
-        find_agent(config),
-        edges=config.units,
-        threshold_max=config.cloud.threshold_max,
-        temperature=config.cloud.temperature,
-        seed=config.seed,
-    )
+def chosen(config: Config, key: str) -> Part:
+    """Return the part that a key of a configuration names."""
+    section, _, name = key.partition(".")
+    value = getattr(getattr(config, section), name)
+    kind = kind_of(key)
+    named = kind.name_in(value) if kind else None
+    if kind is None or named is None:
+        raise ConfigError(f"{key} = {value!r} names no part")
+    return kind.parts[named]
 
 
-AGENT = Part(  # not in core, because an agent is a file
-    "agent",
-    "the choice of a trained agent: a threshold up to `threshold_max`, or a refusal",
-    _agent_policy,
-    keys=(
-        Key(
-            "agent",
-            str,
-            default="auto",
-            low=1,
-            high=4096,
-            allowed='"auto", the name of a shipped agent, or the path of a file',
-            about="threshold agent: the agent that decides; auto chooses by dataset and association",
-        ),
-        Key(
-            "temperature",
-            float,
-            default=0.0,
-            low=0,
-            high=1e6,
-            about="threshold agent: 0 takes the best action, more draws from the softmax of the Q-values",
-        ),
-    ),
-    reads=("threshold_max",),
-)
-
-THRESHOLDS: dict[str, Part] = {**discover("hiflash.core.thresholds"), AGENT.name: AGENT}
-
-BUILT_IN = {"cloud.mixing": frozenset(MIXINGS), "cloud.threshold": frozenset(THRESHOLDS)}
-"""The names that ship with HiFlash. A part of the user may read any key."""
-
-
-def weighting(config: Config) -> Weighting:
-    """Return the staleness weighting of a configuration, also for mixing rules of your own."""
-    return WEIGHTINGS[config.cloud.weighting](config)
+def aggregate(config: Config, section: str) -> Rule:
+    """Return the aggregation rule of the edges or of the cloud."""
+    rule: Rule = chosen(config, f"{section}.aggregate").build(config, section)
+    return rule
 
 
 def threshold_policy(config: Config) -> ThresholdPolicy:
     """Return the policy that `cloud.threshold` names; a number is a fixed threshold."""
     wanted = config.cloud.threshold
-    return FixedThreshold(wanted) if isinstance(wanted, int) else THRESHOLDS[wanted].make(config)
+    policy: ThresholdPolicy = FixedThreshold(wanted) if isinstance(wanted, int) else make("threshold", config)
+    return policy
 
 
-def register_mixing(name: str, make: Callable[[Config, int], Mixing], *, replace: bool = False) -> None:
-    """Let `cloud.mixing = name` use the rule that `make(config, trained)` returns.
+def usual_model(dataset: Any) -> str:
+    """Return the name of a dataset's usual model; data that names none is taken for small images.
 
-    `trained` is the number of learned entries of a model. After them come the running statistics of
-    BatchNorm: interpolate these, even in a rule that adds differences. `replace` allows a name that you
-    registered before.
+    >>> usual_model("cifar10"), usual_model("own")
+    ('resnet', 'lenet')
     """
-
-    def checked(config: Config, trained: int) -> Mixing:
-        return _with_methods("mixing rule", name, make(config, trained), ("mix", "snapshot", "restore"))
-
-    _check_function("mixing rule", name, make)
-    add_part(MIXINGS, "mixing rule", name, checked, replace=replace)
+    name = KINDS["dataset"].name_in(dataset)
+    return (KINDS["dataset"].parts[name].model if name else None) or "lenet"
 
 
-def register_threshold(
-    name: str, make: Callable[[Config], ThresholdPolicy], *, replace: bool = False
-) -> None:
-    """Let `cloud.threshold = name` use the policy that `make` returns for a configuration.
+def with_keys(config: Config, key: str) -> str:
+    """Return the choice of a key with the values of the keys that the chosen part declares, for messages."""
+    part, section = chosen(config, key), key.partition(".")[0]
+    values = [f"{section}.{own.name} = {getattr(getattr(config, section), own.name)}" for own in part.keys]
+    return f'{key} = "{part.name}"{" with " if values else ""}{" and ".join(values)}'
 
-    `replace` allows a name that you registered before.
-    """
 
-    def checked(config: Config) -> ThresholdPolicy:
-        return _with_methods("threshold", name, make(config), ("decide", "snapshot", "restore"))
-
-    _check_function("threshold", name, make)
-    add_part(THRESHOLDS, "threshold", name, Part(name, "registered by the user", checked), replace=replace)
+def is_own(key: str, value: Any) -> bool:
+    """Return whether the value of a key names a part of the user."""
+    kind = kind_of(key)
+    return kind is not None and (kind.word, kind.name_in(value)) in _OWN
 
 
 def registered() -> bool:
-    """Return whether the user registered parts, which other processes lack."""
-    return bool(_OWN)
+    """Return whether the user registered anything outside of plugins, which other processes lack."""
+    return None in _OWN.values()
 
 
-_OWN: set[tuple[str, str]] = set()
-
-Made = TypeVar("Made")
-
-
-def _check_function(kind: str, name: str, make: object) -> None:
-    if not callable(make):
-        raise ConfigError(f"the {kind} {name} needs a function that makes one, got {type(make).__name__}")
-
-
-def _with_methods(kind: str, name: str, part: Made, methods: tuple[str, ...]) -> Made:
-    """Return a user's own part if it has these methods; the cloud checks what they return."""
-    missing = [method for method in methods if not callable(getattr(part, method, None))]
-    if missing or isinstance(part, type):
+def add_part(kind: Kind, part: Part, *, replace: bool) -> None:
+    """Put a user's part into the table of its kind; what it makes is checked from then on."""
+    if not callable(part.make) and not _is_place(part.make):
         raise ConfigError(
-            f"what makes the {kind} {name} must return an object with the methods {', '.join(methods)}, got "
-            f"{'the class ' + part.__name__ if isinstance(part, type) else type(part).__name__}"
+            f"the {kind.word} {part.name} needs a function that makes one, got {type(part.make).__name__}"
         )
-    return part
+    for value, of in ((part.number, "partition"), (part.settings, "dataset"), (part.model, "dataset")):
+        if value and kind.word != of:
+            raise ConfigError(
+                f"the {kind.word} {part.name} has number, settings or model, which are for a {of}; "
+                "leave them out"
+            )
+    if part.name in kind.words:
+        raise ConfigError(f"{part.name} is a word of {kind.keys[0]}; choose another name")
+    add_name(kind.parts, kind.word, part.name, _checked(kind, part), replace=replace)
 
 
-def add_part(table: dict[str, Any], kind: str, name: str, part: Any, *, replace: bool) -> None:
-    """Put a user's part into a table; `replace` allows to replace a user's part, never a shipped one."""
+def add_name(table: dict[str, Any], word: str, name: str, entry: Any, *, replace: bool) -> None:
+    """Put a user's entry into a table; `replace` allows to replace a user's entry, never a shipped one."""
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
-        raise ConfigError(f"the name of a {kind} has lower-case letters, digits and _, got {name!r}")
-    if name in table and (kind, name) not in _OWN:
-        raise ConfigError(f"{name} is a {kind} of HiFlash; choose another name")
+        raise ConfigError(f"the name of {_a(word)} has lower-case letters, digits and _, got {name!r}")
+    if word == "partition" and re.search("[0-9]", name):
+        raise ConfigError(f"the name of a partition has no digits, because a number may follow, got {name!r}")
+    if name in table and (word, name) not in _OWN:
+        raise ConfigError(f"the {word} {name} comes with HiFlash; choose another name")
     if name in table and not replace:
         raise ConfigError(
-            f"{name} is a {kind} that you registered already; "
+            f"{name} is {_a(word)} that you registered already; "
             "choose another name, or give replace=True to replace it"
         )
-    _OWN.add((kind, name))
-    table[name] = part
+    global _version
+    _version += 1
+    _OWN[word, name] = _plugin
+    table[name] = entry
+
+
+def version() -> int:
+    """Return a number that changes whenever the tables of parts or methods do."""
+    return _version
+
+
+@contextmanager
+def undone_on_error() -> Iterator[None]:
+    """Forget what the block registers if it raises."""
+    before = snapshot()
+    try:
+        yield
+    except BaseException:
+        restore(before)
+        raise
+
+
+@contextmanager
+def loading_plugin(place: str) -> Iterator[None]:
+    """Take note that a plugin registers what the block registers; forget that if the block raises."""
+    global _plugin
+    outer, _plugin = _plugin, place
+    try:
+        with undone_on_error():
+            yield
+    finally:
+        _plugin = outer
+
+
+def snapshot() -> list[tuple[dict[Any, Any], dict[Any, Any]]]:
+    """Return all tables with their present contents."""
+    tables: list[dict[Any, Any]] = [*(kind.parts for kind in KINDS.values()), METHODS, _OWN]
+    return [(table, dict(table)) for table in tables]
+
+
+def restore(tables: list[tuple[dict[Any, Any], dict[Any, Any]]]) -> None:
+    """Go back to a snapshot."""
+    global _version
+    for table, before in tables:
+        table.clear()
+        table.update(before)
+    _version += 1
+
+
+_OWN: dict[tuple[str, str], str | None] = {}  # what users registered, and the plugin that did
+_plugin: str | None = None
+_version = 0
+
+
+def _a(word: str) -> str:
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+
+
+def _is_place(make: object) -> bool:
+    return isinstance(make, str) and re.fullmatch(r"[\w.]+:\w+", make) is not None
+
+
+def _checked(kind: Kind, part: Part) -> Part:
+    """Return a user's part that checks what it makes; the cloud checks what that returns."""
+    if not kind.methods:  # lists and models are checked where they are used
+        return part
+
+    def make(*arguments: Any) -> Any:
+        made = part.build(*arguments)
+        missing = [name for name in kind.methods if not callable(getattr(made, name, None))]
+        missing += [name for name in kind.attributes if not hasattr(made, name)]
+        if missing or isinstance(made, type):
+            raise ConfigError(
+                f"what makes the {kind.word} {part.name} must return {_wanted(kind)}, got "
+                f"{'the class ' + made.__name__ if isinstance(made, type) else type(made).__name__}"
+            )
+        return made
+
+    return replaced(part, make=make)
+
+
+def _wanted(kind: Kind) -> str:
+    if kind.methods == ("__call__",):
+        return kind.returns
+    attributes = f" and the attributes {', '.join(kind.attributes)}" if kind.attributes else ""
+    return f"an object with the methods {', '.join(kind.methods)}{attributes}"

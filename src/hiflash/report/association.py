@@ -17,7 +17,7 @@ from hiflash.report.grid import new_table
 from hiflash.report.units import duration
 
 if TYPE_CHECKING:
-    from hiflash.study.associate import Row, Study
+    from hiflash.study.associate import AssociationStudy, Row
 
 __all__ = ["association_table", "draw_association"]
 
@@ -29,6 +29,7 @@ _COLOURS = {
     "data": "#228833",
     "edge-iid": "#66CCEE",
     "edge-noniid": "#CCBB44",
+    "given": "#EE6677",
 }
 _PANELS: tuple[tuple[str, Callable[[Row], float]], ...] = (
     ("Total JS divergence", lambda row: row.total_js),
@@ -39,7 +40,7 @@ _CHOSEN = "chosen: lambda {:g}, where total JS and mean latency,\neach scaled to
 _SIZES = "Clients of an edge (smallest to largest)"
 
 
-def association_table(study: Study) -> Table:
+def association_table(study: AssociationStudy) -> Table:
     """Return a table with a row per strategy and lambda, the chosen row in bold."""
     edges = len(study.rows[0].cluster_sizes)
     table = new_table(
@@ -71,7 +72,7 @@ def association_table(study: Study) -> Table:
     return table
 
 
-def draw_association(study: Study, stem: Path) -> list[Path]:
+def draw_association(study: AssociationStudy, stem: Path) -> list[Path]:
     """Save lines against lambda for a sweep of lambda, otherwise a bar per strategy; return the paths."""
     first = study.rows[0].cluster_sizes
     figure = new_figure(9.2, 6.4, f"{study.title}: {sum(first)} clients, {len(first)} edges")

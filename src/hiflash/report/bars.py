@@ -26,7 +26,7 @@ class Bar:
 def draw_bars(axes: Axes, bars: Sequence[Bar], x_label: str, unit: Unit) -> None:
     """Draw a bar per name with the mean written at its end and a dot per seed."""
     style(axes, x_label)
-    longest = max((value for bar in bars for value in bar.values), default=0.0)
+    longest = max((value for bar in bars for value in bar.values if value > 0), default=0.0)
     for row, bar in enumerate(bars):
         text, at = bar.instead, 0.0
         if bar.values:
@@ -42,6 +42,7 @@ def draw_bars(axes: Axes, bars: Sequence[Bar], x_label: str, unit: Unit) -> None
     name_rows(axes, [bar.name for bar in bars])
     partly = any(0 < len(bar.values) < bar.seeds for bar in bars)
     # Room on the right for the text after the longest bar.
-    axes.set_xlim(0, (longest or 1.0) * (1.75 if partly else 1.35))
+    lowest = min((value for bar in bars for value in bar.values), default=0.0)  # R squared may be negative
+    axes.set_xlim(min(0.0, 1.1 * lowest), (longest or 1.0) * (1.75 if partly else 1.35))
     if not longest:
         axes.set_xticks([])  # a scale without a bar would be made up

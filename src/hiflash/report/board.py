@@ -10,8 +10,9 @@ from rich.text import Text
 
 from hiflash.report.alerts import alert, alerts_of
 from hiflash.report.grid import cut
+from hiflash.report.outcome import show
 from hiflash.report.run_state import RunState, TimeLeft
-from hiflash.report.units import UNKNOWN, count, duration, percent
+from hiflash.report.units import UNKNOWN, count, duration
 
 __all__ = ["MANY", "Board", "numbers_of", "total_line"]
 
@@ -25,11 +26,11 @@ _GAP = 2
 _TICK = 2
 _NAME_MIN, _NAME_MAX = 12, 40
 _BAR_MIN, _BAR_MAX = 8, 30
-_WIDTHS = {"bar": _BAR_MIN, "%": 4, "acc": 6, "ETA": 8, "comms": 6, "time": 7, "version": 7, "stale": 5}
+_WIDTHS = {"bar": _BAR_MIN, "%": 4, "score": 6, "ETA": 8, "comms": 6, "time": 7, "version": 7, "stale": 5}
 _HEADS = {"bar": "", "time": "virtual\ntime"}
 # A narrow terminal drops columns from the end of this list. "outcome" is room for long words under ETA.
-_BY_IMPORTANCE = ("%", "acc", "ETA", "bar", "comms", "time", "outcome", "version", "stale")
-_AS_SHOWN = ("bar", "%", "acc", "version", "stale", "comms", "time", "ETA")
+_BY_IMPORTANCE = ("%", "score", "ETA", "bar", "comms", "time", "outcome", "version", "stale")
+_AS_SHOWN = ("bar", "%", "score", "version", "stale", "comms", "time", "ETA")
 _OUTCOME = len("target reached")
 _TICKS = {"waiting": " ", "running": "•", "done": "✓"}
 _ASCII_TICKS = {"waiting": " ", "running": ">", "done": "+"}
@@ -41,7 +42,7 @@ def numbers_of(run: RunState) -> dict[str, str]:
     return {
         # Rounded down: 100% is only for runs that are over.
         "%": UNKNOWN if fraction is None else f"{int(100 * fraction)}%",
-        "acc": percent(latest.get("accuracy")),
+        "score": show(run.score, run.metric),
         "version": UNKNOWN if latest.get("version") is None else f"v{latest['version']}",
         "stale": UNKNOWN if latest.get("staleness") is None else f"{latest['staleness']:.1f}",
         "comms": count(latest.get("communications")),
@@ -104,13 +105,21 @@ def _eta(run: RunState) -> str:
     return ("≤" if early else "") + duration(run.eta_s)
 
 
+def _head(runs: Sequence[RunState]) -> str:
+    """Return the head of the metric's column; runs of different metrics share none."""
+    names = {run.metric.name for run in runs if run.latest} or {"accuracy"}
+    name = names.pop() if len(names) == 1 else "metric"
+    return "acc" if name == "accuracy" else cut(name, _WIDTHS["score"], "")
+
+
 def _table(runs: Sequence[RunState], longest_name: int, width: int, ascii_only: bool) -> Table:
     name_width, widths = _layout(longest_name, width)
     table = Table.grid(padding=(0, _GAP, 0, 0))
     table.add_column(width=name_width + _TICK, no_wrap=True, overflow="ellipsis")
     for room in widths.values():
         table.add_column(width=room, no_wrap=True, overflow="ellipsis", justify="right", vertical="bottom")
-    table.add_row("", *(_HEADS.get(column, column) for column in widths), style="dim")
+    heads = {**_HEADS, "score": _head(runs)}
+    table.add_row("", *(heads.get(column, column) for column in widths), style="dim")
     ticks = _ASCII_TICKS if ascii_only else _TICKS
     for run in runs:
         texts = numbers_of(run)

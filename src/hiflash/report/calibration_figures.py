@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from hiflash.control.surrogate.rehearsal import Rehearsal
+from hiflash.core.metrics import ACCURACY
 from hiflash.report.canvas import (
     FONT,
     MUTED,
-    accuracy_axis,
     legend_below,
+    metric_axis,
     name_rows,
     new_figure,
     save,
@@ -49,8 +50,8 @@ def draw_calibration(
         _draw_policies(axes, rows, name, f"{MEASURES[name].title} to {target}")
     costs.tick_params(labelleft=False)
     drawn = _draw_curves(curves, rows, policies, results, rehearsals)
-    drawn.append(target_line(curves, report["target"], ":"))
-    accuracy_axis(curves, labelled=True)
+    drawn.append(target_line(curves, report["target"], ACCURACY, ":"))
+    metric_axis(curves, ACCURACY, labelled=True)
     seeds = f" (mean and deviation of {rows[0]['seeds']} seeds)" if rows[0]["seeds"] > 1 else ""
     handles = [
         Line2D([], [], color=_REAL, marker="o", ls="", ms=6, label=f"real{seeds}"),

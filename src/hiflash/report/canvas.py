@@ -11,6 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from hiflash.core.metrics import Metric
+from hiflash.report.outcome import mark
 from hiflash.report.units import count, goal
 from hiflash.store.files import replacing
 
@@ -18,9 +20,9 @@ __all__ = [
     "FONT",
     "INK",
     "MUTED",
-    "accuracy_axis",
     "legend_below",
     "log_x",
+    "metric_axis",
     "name_panel",
     "name_rows",
     "new_figure",
@@ -60,14 +62,18 @@ def style(axes: Axes, x_label: str, y_label: str = "") -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(_tick))
 
 
-def accuracy_axis(axes: Axes, *, labelled: bool) -> None:
-    """Make y an accuracy in percent, at most 100, with head room for text at the top."""
+def metric_axis(axes: Axes, metric: Metric, *, labelled: bool) -> None:
+    """Make y a metric with head room for text at the top; a share is in percent, at most 100."""
     low, high = axes.get_ylim()
-    axes.set_ylim(max(low, -0.02), min(high + 0.06 * (high - low), 1.06))
+    top = high + 0.06 * (high - low)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: goal(value)))
+    if metric.unit == "share":
+        axes.set_ylim(max(low, -0.02), min(top, 1.06))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: goal(value)))
+    else:
+        axes.set_ylim(low, top)
     if labelled:
-        axes.set_ylabel("Test accuracy", fontsize=FONT, color=INK)
+        axes.set_ylabel(f"Test {metric.name}", fontsize=FONT, color=INK)
 
 
 def log_x(axes: Axes) -> None:
@@ -79,10 +85,15 @@ def log_x(axes: Axes) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def target_line(axes: Axes, target: float, dashes: str) -> Line2D:
+def target_line(axes: Axes, target: float, metric: Metric, dashes: str) -> Line2D:
     """Draw the target across the axes and return the line for the legend: a label here would hide data."""
     return axes.axhline(
-        target, color=MUTED, linestyle=dashes, linewidth=1.1, zorder=1.5, label=f"Target {goal(target)}"
+        target,
+        color=MUTED,
+        linestyle=dashes,
+        linewidth=1.1,
+        zorder=1.5,
+        label=f"Target {mark(target, metric)}",
     )
 
 

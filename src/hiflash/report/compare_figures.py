@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from hiflash.core.metrics import ACCURACY, Metric
 from hiflash.report.bars import Bar, draw_bars
 from hiflash.report.canvas import (
     INK,
-    accuracy_axis,
     legend_below,
+    metric_axis,
     name_panel,
     new_figure,
     save,
@@ -20,9 +21,11 @@ from hiflash.report.canvas import (
     style,
     target_line,
 )
+from hiflash.report.client_figures import client_bars, has_clients
 from hiflash.report.curves import PANELS, draw_curves, handle, log_if_wide
 from hiflash.report.measures import MEASURES
 from hiflash.report.methods import Look, label, looks
+from hiflash.report.outcome import aim, best_of, metric_among, metric_of, show
 from hiflash.report.summary import (
     Groups,
     Result,
@@ -33,9 +36,8 @@ from hiflash.report.summary import (
     is_reference,
     known,
 )
-from hiflash.report.units import goal, percent
 
-__all__ = ["draw_compare"]
+__all__ = ["draw_compare", "draw_latency"]
 
 _TO_TARGET = ("communications", "client_steps", "virtual_s", "wan_bytes")
 _LATENCIES = (("response_latency_ms", "Response latency (ms)"), ("waiting_ms", "Waiting at the edge (ms)"))
@@ -47,25 +49,36 @@ Parts = dict[str, Groups]
 
 
 def draw_compare(results: Sequence[Result], directory: Path) -> list[Path]:
-    """Save four figures as PNG and PDF: compare, targets, tradeoff and latency; return their paths."""
+    """Save four figures as PNG and PDF: compare, targets, tradeoff and latency; return their paths.
+
+    A fifth, clients, is for runs that held out samples of their clients.
+    """
     parts = by_partition(results)
     styles = looks(name for groups in parts.values() for name in groups)
-    target = common_target(results)
+    target, metric = common_target(results), metric_among(results)
     drawings: dict[str, Callable[[], Figure]] = {
-        "compare": lambda: _curves(parts, styles, target),
-        "targets": lambda: _targets(parts, styles, target),
-        "tradeoff": lambda: _tradeoff(parts, styles, all_targets(results)),
-        "latency": lambda: _latency(parts, styles),
+        "compare": lambda: _curves(parts, styles, target, metric),
+        "targets": lambda: _targets(parts, styles, target, metric),
+        "tradeoff": lambda: _tradeoff(parts, styles, all_targets(results), metric),
     }
+    if any(map(has_clients, results)):
+        drawings["clients"] = lambda: client_bars(parts)
     paths = []
     for name, draw in drawings.items():
         paths += save(draw(), directory / name)
-    return paths
+    return [*paths, *draw_latency(results, directory)]
 
 
-def _curves(parts: Parts, styles: dict[str, Look], target: float | None) -> Figure:
+def draw_latency(results: Sequence[Result], directory: Path) -> list[Path]:
+    """Save the latencies of edges as PNG and PDF, and return the paths."""
+    parts = by_partition(results)
+    styles = looks(name for groups in parts.values() for name in groups)
+    return save(_latency(parts, styles), directory / "latency")
+
+
+def _curves(parts: Parts, styles: dict[str, Look], target: float | None, metric: Metric) -> Figure:
     figure = new_figure(
-        12.0, 0.9 + 3.2 * len(parts) + _legend_height(styles), _title(parts, "accuracy", _RANGE)
+        12.0, 0.9 + 3.2 * len(parts) + _legend_height(styles), _title(parts, metric.name, _RANGE)
     )
     grid = figure.subplots(len(parts), len(PANELS), squeeze=False, sharey="row")
     handles = [handle(name, look) for name, look in styles.items()]
@@ -75,8 +88,8 @@ def _curves(parts: Parts, styles: dict[str, Look], target: float | None) -> Figu
             style(axes, x_label)
             ends[measure] += draw_curves(axes, groups, measure, styles)
             if target is not None:
-                handles[len(styles) :] = [target_line(axes, target, ":")]
-        accuracy_axis(row[0], labelled=True)
+                handles[len(styles) :] = [target_line(axes, target, metric, ":")]
+        metric_axis(row[0], metric, labelled=True)
         _name_part(row[0], part, parts)
     for column, values in zip(grid.T, ends.values(), strict=True):
         for axes in column:  # one scale for all rows
@@ -85,8 +98,8 @@ def _curves(parts: Parts, styles: dict[str, Look], target: float | None) -> Figu
     return figure
 
 
-def _targets(parts: Parts, styles: dict[str, Look], target: float | None) -> Figure:
-    ends = "in total" if target is None else f"to {goal(target)} accuracy"
+def _targets(parts: Parts, styles: dict[str, Look], target: float | None, metric: Metric) -> Figure:
+    ends = "in total" if target is None else f"to {aim(target, metric)}"
     figure = new_figure(13.5, 0.9 + len(parts) * _bars_height(styles), _title(parts, ends, _DOTS))
     grid = figure.subplots(len(parts), len(_TO_TARGET), squeeze=False, sharey="row")
     for row, (part, groups) in zip(grid, parts.items(), strict=True):
@@ -95,17 +108,18 @@ def _targets(parts: Parts, styles: dict[str, Look], target: float | None) -> Fig
             for name, cells in _rivals(groups).items():
                 states = [at_target(cell, target) for cell in cells]
                 values = [float(state[measure]) for state in states if state is not None]
-                best = max((c["best_accuracy"] for c in cells if known(c["best_accuracy"])), default=None)
-                instead = f"not reached (best {percent(best)})"
+                best = metric.best(map(best_of, cells))
+                instead = f"not reached (best {show(best, metric)})"
                 bars.append(Bar(label(name), styles[name].colour, values, len(cells), instead))
             draw_bars(axes, bars, MEASURES[measure].axis, MEASURES[measure].unit)
         _name_part(row[0], part, parts)
     return figure
 
 
-def _tradeoff(parts: Parts, styles: dict[str, Look], targets: Sequence[float]) -> Figure:
-    """Draw each method's communications to the targets that all its seeds reach and to its best accuracy."""
-    title = _title(parts, "communications to reach an accuracy", _RANGE)
+def _tradeoff(parts: Parts, styles: dict[str, Look], targets: Sequence[float], metric: Metric) -> Figure:
+    """Draw each method's communications to the targets that all its seeds reach and to its best value."""
+    what = "an accuracy" if metric == ACCURACY else f"a value of {metric.name}"
+    title = _title(parts, f"communications to reach {what}", _RANGE)
     figure = new_figure(1.5 + 4.6 * len(parts), 4.4 + _legend_height(styles), title)
     row = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
     for axes, (part, groups) in zip(row, parts.items(), strict=True):
@@ -117,10 +131,18 @@ def _tradeoff(parts: Parts, styles: dict[str, Look], targets: Sequence[float]) -
             say(axes, "no target reached")
         log_if_wide(axes, [x for x in drawn if x > 0])
         _name_part(axes, part, parts)
-    accuracy_axis(row[0], labelled=True)
+    metric_axis(row[0], metric, labelled=True)
     shown = {name: look for name, look in styles.items() if any(name in _rivals(g) for g in parts.values())}
     best = Line2D(
-        [], [], color=INK, ls="", marker="o", mfc="white", ms=7, mew=1.5, label="best accuracy of the run"
+        [],
+        [],
+        color=INK,
+        ls="",
+        marker="o",
+        mfc="white",
+        ms=7,
+        mew=1.5,
+        label=f"best {metric.name} of the run",
     )
     legend_below(figure, [*(handle(name, look) for name, look in shown.items()), best])
     return figure
@@ -134,10 +156,15 @@ def _draw_tradeoff(axes: Axes, cells: Sequence[Result], look: Look, targets: Seq
         values = [float(state["communications"]) for state in states if state is not None]
         if len(values) == len(cells):
             points.append((float(np.mean(values)), target, min(values), max(values)))
-    best = [max(rows, key=lambda e: e["accuracy"]) for rows in map(_evaluated, cells) if rows]
+    metric = metric_among(cells)
+    choose = max if metric.better == "higher" else min
+    best = [choose(rows, key=lambda e: e[metric.name]) for rows in map(_evaluated, cells) if rows]
     if len(best) < len(cells):
         return []
-    end = (float(np.mean([e["communications"] for e in best])), float(np.mean([e["accuracy"] for e in best])))
+    end = (
+        float(np.mean([e["communications"] for e in best])),
+        float(np.mean([e[metric.name] for e in best])),
+    )
     points = [point for point in points if point[0] <= end[0]]
     xs, ys = [*(p[0] for p in points), end[0]], [*(p[1] for p in points), end[1]]
     axes.plot(xs, ys, color=look.colour, linestyle=look.dashes, linewidth=1.6)
@@ -187,7 +214,8 @@ def _latency(parts: Parts, styles: dict[str, Look]) -> Figure:
 
 
 def _evaluated(cell: Result) -> list[dict[str, float]]:
-    return [e for e in cell["evaluations"] if known(e["accuracy"])]
+    name = metric_of(cell).name
+    return [e for e in cell["evaluations"] if known(e[name])]
 
 
 def _rivals(groups: Groups) -> Groups:

@@ -6,9 +6,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from hiflash.core.metrics import Metric
 from hiflash.report.grid import Grid
 from hiflash.report.measures import COSTS, MEASURES
 from hiflash.report.methods import label
+from hiflash.report.outcome import aim, mark, measure_of, metric_among, show
 from hiflash.report.summary import (
     Groups,
     Result,
@@ -19,9 +21,12 @@ from hiflash.report.summary import (
     seed_row,
     statistics,
 )
-from hiflash.report.units import UNKNOWN, Unit, count, goal, size, spread
+from hiflash.report.units import UNKNOWN, Unit, count, size, spread
 
 __all__ = ["compare_tables"]
+
+Best = dict[str, tuple[float | None, Groups]]
+"""The best mean of every column, and the labels that compete for it."""
 
 _SECTIONS = ("communications", "client_steps", "virtual_s", "wan_bytes")
 # Totals of whole runs; a column with only zeros is left out.
@@ -61,10 +66,11 @@ def compare_tables(results: Sequence[Result], width: int) -> list[Table]:
 
 
 def _main(groups: Groups, rivals: Groups, target: float | None, where: str) -> Grid:
-    ends = "at the end" if target is None else f"to {goal(target)} accuracy"
+    metric = metric_among([cell for cells in groups.values() for cell in cells])
+    ends = "at the end" if target is None else f"to {aim(target, metric)}"
     rows = {name: seed_row(cells, target) for name, cells in groups.items()}
-    best = _best(rows, rivals)
-    columns = [("accuracy", [_cell(row, "accuracy", "share", best, name) for name, row in rows.items()])]
+    best, unit = _best(rows, rivals, metric), measure_of(metric.name, metric).unit
+    columns = [(metric.name, [_cell(row, metric.name, unit, best, name) for name, row in rows.items()])]
     for measure in COSTS:
         cells = []
         for name, row in rows.items():
@@ -79,9 +85,10 @@ def _main(groups: Groups, rivals: Groups, target: float | None, where: str) -> G
 
 def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:
     """Return the costs at every target that any run reached, with the deviation over seeds."""
+    metric = metric_among([cell for cells in rivals.values() for cell in cells])
     rows = {target: {name: seed_row(cells, target) for name, cells in rivals.items()} for target in targets}
     shown = [target for target in targets if any(row["reached"] for row in rows[target].values())]
-    never = ", ".join(goal(target) for target in targets if target not in shown)
+    never = ", ".join(mark(target, metric) for target in targets if target not in shown)
     notes = [_note(row for target in shown for row in rows[target].values())]
     notes.append(f"nobody reached {never}" if never else None)
     names: list[Text] = []
@@ -91,7 +98,7 @@ def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:
         sections.append(len(names))
         names += [Text(MEASURES[measure].words, style="italic"), *_names(rivals)]
         for target in shown:
-            best = _best(rows[target], rivals)
+            best = _best(rows[target], rivals, metric)
             cells[target].append(Text(""))
             cells[target] += [
                 _cell(row, measure, MEASURES[measure].unit, best, name) for name, row in rows[target].items()
@@ -106,7 +113,7 @@ def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:
         f"{where}: to every target{several}",
         "method",
         names,
-        [(goal(target), cells[target]) for target in shown],
+        [(mark(target, metric), cells[target]) for target in shown],
         "; ".join(filter(None, notes)) or None,
         frozenset(sections),
     )
@@ -120,7 +127,26 @@ def _whole(rivals: Groups, where: str) -> Grid:
         for key, values in means.items()
         if any(values)
     ]
+    columns += _clients(rivals)
     return Grid(f"{where}: whole runs, mean over seeds", "method", _names(rivals), columns)
+
+
+def _clients(rivals: Groups) -> list[tuple[str, list[Text]]]:
+    """Return the metric on the clients' own held-out samples, if any run held some out."""
+    cells = [cell for group in rivals.values() for cell in group]
+    metric, columns = metric_among(cells), []
+    for head, part in (("clients'\n", None), ("own BN\n", "own_batch_norm")):
+        for key, words in (("mean", metric.name), ("worst_tenth", "worst tenth")):
+            means = [_client_mean(group, part, key) for group in rivals.values()]
+            if any(mean is not None for mean in means):
+                columns.append((f"{head}{words}", [Text(show(mean, metric)) for mean in means]))
+    return columns
+
+
+def _client_mean(cells: Sequence[Result], part: str | None, key: str) -> float | None:
+    told = [cell.get("clients") or {} for cell in cells]
+    numbers = [(each if part is None else each.get(part, {})).get(key) for each in told]
+    return statistics("x", numbers)["x_mean"]
 
 
 def _names(groups: Groups) -> list[Text]:
@@ -141,13 +167,13 @@ def _mean(cells: Sequence[Result], key: str) -> float | None:
     return statistics("x", values)["x_mean"]
 
 
-def _best(rows: Mapping[str, Mapping[str, Any]], rivals: Groups) -> dict[str, tuple[float, Groups]]:
+def _best(rows: Mapping[str, Mapping[str, Any]], rivals: Groups, metric: Metric) -> Best:
     """Return the best mean of every column and its competitors; a lone label has none."""
     if len(rivals) < 2:
         return {}
     finishers = {name: rivals[name] for name in rivals if rows[name]["reached"] == rows[name]["seeds"]}
-    best = {name: (min(_present(rows, finishers, name), default=-1.0), finishers) for name in COSTS}
-    return best | {"accuracy": (max(_present(rows, rivals, "accuracy"), default=-1.0), rivals)}
+    best: Best = {name: (min(_present(rows, finishers, name), default=None), finishers) for name in COSTS}
+    return best | {metric.name: (metric.best(_present(rows, rivals, metric.name)), rivals)}
 
 
 def _present(rows: Mapping[str, Mapping[str, Any]], names: Iterable[str], measure: str) -> list[float]:
@@ -156,14 +182,18 @@ def _present(rows: Mapping[str, Mapping[str, Any]], names: Iterable[str], measur
 
 
 def _cell(
-    row: Mapping[str, Any], measure: str, unit: Unit, best: Mapping[str, tuple[float, Groups]], name: str
+    row: Mapping[str, Any],
+    measure: str,
+    unit: Unit,
+    best: Best,
+    name: str,
 ) -> Text:
     mean = row[f"{measure}_mean"]
-    partly = measure != "accuracy" and 0 < row["reached"] < row["seeds"]
+    partly = measure in COSTS and 0 < row["reached"] < row["seeds"]
     text = spread(mean, row[f"{measure}_std"], unit) + ("*" if partly else "")
     return Text(text, style=_style(mean, measure, best, name))
 
 
-def _style(mean: float | None, measure: str, best: Mapping[str, tuple[float, Groups]], name: str) -> str:
+def _style(mean: float | None, measure: str, best: Best, name: str) -> str:
     value, who = best.get(measure, (None, {}))
     return "bold" if name in who and mean is not None and mean == value else ""

@@ -1,4 +1,4 @@
-"""Accuracy against communications, steps or time: a curve per seed, and their mean with its range."""
+"""The metric against communications, steps or time: a curve per seed, and their mean with its range."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hiflash.report.canvas import log_x, say
 from hiflash.report.measures import MEASURES
 from hiflash.report.methods import Look, label
+from hiflash.report.outcome import final, metric_of
 from hiflash.report.summary import Groups, Result, is_reference, known
 
 __all__ = ["DENSE", "PANELS", "Curve", "curve", "draw_curves", "handle", "log_if_wide"]
@@ -30,7 +31,8 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def curve(result: Result, measure: str) -> Curve:
     """Return the evaluations by rising x; of several at the same x only the last, of the newest model."""
-    points = {e[measure]: e["accuracy"] for e in result["evaluations"] if known(e["accuracy"])}
+    name = metric_of(result).name
+    points = {e[measure]: e[name] for e in result["evaluations"] if known(e[name])}
     xs = np.array(sorted(points), dtype=np.float64)
     return xs, np.array([points[x] for x in xs], dtype=np.float64)
 
@@ -56,7 +58,7 @@ def draw_curves(axes: Axes, groups: Groups, measure: str, styles: dict[str, Look
     ends = []
     for name, cells in groups.items():
         if is_reference(cells[0]):
-            levels = [c["accuracy"] for c in cells if known(c["accuracy"])]
+            levels = [value for value in map(final, cells) if value is not None and known(value)]
             if levels:
                 axes.axhline(float(np.mean(levels)), color=styles[name].colour, linestyle="--", linewidth=1.5)
             continue

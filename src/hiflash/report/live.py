@@ -15,8 +15,8 @@ from rich.text import Text
 
 from hiflash.report.alerts import alert, alerts_of
 from hiflash.report.board import MANY, Board, numbers_of, total_line
+from hiflash.report.outcome import show
 from hiflash.report.run_state import RunState, time_left
-from hiflash.report.units import percent
 
 __all__ = ["LiveView"]
 
@@ -109,7 +109,10 @@ class LiveView:
             }
         if self._live is None or len(self._cells) > MANY:
             # Among many runs a finished one loses its line, so its outcome stays above the view.
-            self._say(f"{run.name}: done, accuracy {percent(result['accuracy'])}, {result['stop_reason']}")
+            outcome = f"{run.metric.name} {show(run.score, run.metric)}"
+            if result.get("trainer") == "none":
+                outcome = "nothing was trained"
+            self._say(f"{run.name}: done, {outcome}, {result['stop_reason']}")
         if self._live is None:
             self._warn(run)
             self._say_total()
@@ -181,8 +184,9 @@ class LiveView:
 def _plain_line(run: RunState) -> str:
     shown = numbers_of(run)
     return (
-        f"{run.name}: {shown['%']}, accuracy {shown['acc']}, version {shown['version'].lstrip('v')}, "
-        f"staleness {shown['stale']}, communications {shown['comms']}, virtual time {shown['time']}, "
+        f"{run.name}: {shown['%']}, {run.metric.name} {shown['score']}, "
+        f"version {shown['version'].lstrip('v')}, staleness {shown['stale']}, "
+        f"communications {shown['comms']}, virtual time {shown['time']}, "
         f"{_plain_eta(shown['ETA'])}"
     )
 

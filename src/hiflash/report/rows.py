@@ -34,6 +34,12 @@ def flat(result: Result) -> dict[str, Any]:
     row = {
         name: value for name, value in result.items() if value is None or isinstance(value, str | int | float)
     }
+    row |= {name: value for name, value in result.get("scores", {}).items() if name not in row}
+    row |= {
+        f"clients_{name}": result["clients"][name]
+        for name in ("mean", "std", "worst_tenth")
+        if result.get("clients")
+    }
     row |= {f"staleness_{name}": result["staleness"][name] for name in ("mean", "max")}
     for kind, prefix in (("targets", "target"), ("targets_stable", "stable_target")):
         for target, state in result[kind].items():

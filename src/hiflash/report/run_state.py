@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
 
+from hiflash.core.metrics import Metric
+from hiflash.report.outcome import metric_of
+
 __all__ = ["RunState", "TimeLeft", "time_left"]
 
 
@@ -20,15 +23,26 @@ class RunState:
 
     @property
     def target(self) -> float | None:
-        """The accuracy that ends the run, None without one."""
+        """The value of the metric that ends the run, None without one."""
         target: float | None = self.latest.get("target")
         return target
 
     @property
     def reached(self) -> bool:
-        """Whether the accuracy is at the target: such a run is over, even if it still writes its files."""
-        accuracy = self.latest.get("accuracy")
-        return accuracy is not None and self.target is not None and accuracy >= self.target
+        """Whether the metric is at the target: such a run is over, even if it still writes its files."""
+        return self.target is not None and self.metric.reached(self.score, self.target)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the run."""
+        return metric_of(self.latest)
+
+    @property
+    def score(self) -> float | None:
+        """The latest value of the metric, None before the first evaluation."""
+        scores = self.latest.get("scores") or self.latest  # of a result, or of a report on its way
+        value: float | None = scores.get(self.metric.name)
+        return value
 
     @property
     def fraction(self) -> float | None:

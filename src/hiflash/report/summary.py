@@ -6,6 +6,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hiflash.report.measures import COSTS
+from hiflash.report.outcome import best_name, best_of, easiest, final, metric_among, metric_of
 
 __all__ = [
     "Groups",
@@ -64,13 +65,16 @@ def name_of(result: Result) -> str:
 
 
 def common_target(results: Sequence[Result]) -> float | None:
-    """Return the lowest stop target, at which all results can be compared, or None if none has a target."""
-    return min((r["stop_target"] for r in results if r["stop_target"] is not None), default=None)
+    """Return the easiest stop target, at which all results can be compared, or None if none has a target."""
+    targets = [r["stop_target"] for r in results if r["stop_target"] is not None]
+    return easiest(targets, metric_among(results))
 
 
 def all_targets(results: Iterable[Result]) -> list[float]:
-    """Return every target that a result lists, in rising order."""
-    return sorted({float(target) for result in results for target in result["targets"]})
+    """Return every target that a result lists, the easiest first."""
+    results = list(results)
+    targets = {float(target) for result in results for target in result["targets"]}
+    return sorted(targets, reverse=metric_among(results).better == "lower")
 
 
 def at_target(result: Result, target: float | None) -> Mapping[str, Any] | None:
@@ -82,7 +86,8 @@ def at_target(result: Result, target: float | None) -> Mapping[str, Any] | None:
         if math.isclose(float(text), target):
             return reached
     # A run with another stop target may not list this one, but its evaluations show when it got there.
-    return next((e for e in result["evaluations"] if known(e["accuracy"]) and e["accuracy"] >= target), None)
+    metric = metric_of(result)
+    return next((e for e in result["evaluations"] if metric.reached(e[metric.name], target)), None)
 
 
 def target_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
@@ -103,8 +108,10 @@ def seed_row(cells: Sequence[Result], target: float | None) -> dict[str, Any]:
     """Return the statistics over the seeds of one configuration."""
     reached = [state for state in (at_target(cell, target) for cell in cells) if state is not None]
     row: dict[str, Any] = {"target": target, "seeds": len(cells), "reached": len(reached)}
-    for name in ("accuracy", "best_accuracy", "loss"):
-        row |= statistics(name, [cell[name] for cell in cells])
+    metric = metric_among(cells)
+    row |= statistics(metric.name, [final(cell) for cell in cells])
+    row |= statistics(best_name(metric), [best_of(cell) for cell in cells])
+    row |= statistics("loss", [cell["loss"] for cell in cells])
     for name in COSTS:
         row |= statistics(name, [state[name] for state in reached])
     return row

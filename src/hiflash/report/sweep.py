@@ -7,11 +7,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from hiflash.core.metrics import Metric
 from hiflash.report.grid import Grid
-from hiflash.report.measures import COSTS, MEASURES
+from hiflash.report.measures import COSTS, MEASURES, Measure
 from hiflash.report.methods import label
+from hiflash.report.outcome import aim, best_name, measure_of, metric_among
 from hiflash.report.summary import Groups, Result, common_target, group, seed_row
-from hiflash.report.units import goal, spread
+from hiflash.report.units import spread
 
 __all__ = ["by_point", "leaves", "setting", "shown", "sweep_rows", "sweep_tables"]
 
@@ -26,40 +28,42 @@ def by_point(results: Sequence[Result]) -> Groups:
 
 def sweep_rows(results: Sequence[Result], by: str) -> list[dict[str, Any]]:
     """Return a row per point, the best first: `point`, and statistics at the target and at the end."""
-    target = common_target(results)
+    target, metric = common_target(results), metric_among(results)
     rows = [{"point": cells[0]["point"], **seed_row(cells, target)} for cells in by_point(results).values()]
-    return sorted(rows, key=lambda row: _rank(row, by))
+    return sorted(rows, key=lambda row: _rank(row, by, metric))
 
 
-def _rank(row: Mapping[str, Any], by: str) -> tuple[float, float, float]:
+def _rank(row: Mapping[str, Any], by: str, metric: Metric) -> tuple[float, float, float]:
     """Return a sort key: first the number of seeds without the target, then the mean."""
     missing = row["seeds"] - row["reached"] if by in COSTS else 0
-    mean = row[f"{by}_mean"]
-    good = by in ("accuracy", "best_accuracy")
-    best = row["best_accuracy_mean"] or 0.0
-    return (missing, float("inf") if mean is None else -mean if good else mean, -best)
+    mean, sign = row[f"{by}_mean"], -1 if metric.better == "higher" else 1
+    outcome = by in (metric.name, best_name(metric))
+    best = row[f"{best_name(metric)}_mean"] or 0.0
+    return (missing, float("inf") if mean is None else sign * mean if outcome else mean, sign * best)
 
 
 def sweep_tables(results: Sequence[Result], by: str, width: int) -> list[Table]:
     """Return tables of the points and their costs at the target, the best first, no wider than the width."""
     rows = sweep_rows(results, by)
-    target = common_target(results)
-    ends = "at the end" if target is None else f"to {goal(target)} accuracy"
+    target, metric = common_target(results), metric_among(results)
+    ends = "at the end" if target is None else f"to {aim(target, metric)}"
     left = len(rows) - MOST
     caption = f"and {left} more in sweep.csv" if left > 0 else None
     rows = rows[:MOST]
     # The chosen metric and the outcome come first, with their deviation; the rest are means.
-    first = list(dict.fromkeys((by, "best_accuracy")))
-    columns = [(MEASURES[name].head, [_cell(row, name, deviation=True) for row in rows]) for name in first]
+    columns = []
+    for name in dict.fromkeys((by, best_name(metric))):
+        measure = measure_of(name, metric)
+        columns.append((measure.head, [_cell(row, name, measure, deviation=True) for row in rows]))
     columns.append(("reached", [Text(f"{row['reached']}/{row['seeds']}") for row in rows]))
     columns += [
-        (MEASURES[name].head, [_cell(row, name, deviation=False) for row in rows])
+        (MEASURES[name].head, [_cell(row, name, MEASURES[name], deviation=False) for row in rows])
         for name in COSTS
         if name not in (by, "total_cost")
     ]
     names = [Text(", ".join(shown(value) for value in row["point"].values())) for row in rows]
     head = ", ".join(leaves(list(rows[0]["point"])))
-    title = f"{setting(results)}: {ends}, by {MEASURES[by].words}"
+    title = f"{setting(results)}: {ends}, by {measure_of(by, metric).words}"
     return Grid(title, head, names, columns, caption, shortest=40).tables(width)
 
 
@@ -80,5 +84,5 @@ def setting(results: Sequence[Result]) -> str:
     return f"{label(results[0]['method'])} on {results[0]['data']}, {parts}"
 
 
-def _cell(row: Mapping[str, Any], name: str, *, deviation: bool) -> Text:
-    return Text(spread(row[f"{name}_mean"], row[f"{name}_std"] if deviation else None, MEASURES[name].unit))
+def _cell(row: Mapping[str, Any], name: str, measure: Measure, *, deviation: bool) -> Text:
+    return Text(spread(row[f"{name}_mean"], row[f"{name}_std"] if deviation else None, measure.unit))

@@ -1,7 +1,7 @@
 """The figure of a sweep: lines for one setting, heat maps for two, ranked bars for more."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from hiflash.core.metrics import Metric
 from hiflash.report.bars import Bar, draw_bars
 from hiflash.report.canvas import FONT, INK, MUTED, new_figure, save, style
 from hiflash.report.curves import log_if_wide
-from hiflash.report.measures import COSTS, MEASURES
+from hiflash.report.measures import COSTS
+from hiflash.report.outcome import best_name, best_of, final, mark, measure_of, metric_among, show
 from hiflash.report.summary import Groups, Result, at_target, common_target, known
 from hiflash.report.sweep import by_point, leaves, setting, shown, sweep_rows
-from hiflash.report.units import goal, percent, spread
+from hiflash.report.units import spread
 
 __all__ = ["draw_sweep"]
 
@@ -29,10 +31,10 @@ _MAP = colormaps["viridis"]
 
 
 def draw_sweep(results: Sequence[Result], by: str, stem: Path) -> list[Path]:
-    """Save the chosen metric beside accuracy or communications as PNG and PDF; return the paths."""
+    """Save the chosen measure beside the task's metric or communications as PNG and PDF; return the paths."""
     groups = by_point(results)
     target = common_target(results)
-    other = "best_accuracy" if by in COSTS else "communications"
+    other = best_name(metric_among(results)) if by in COSTS else "communications"
     metrics = [by] if target is None and other in COSTS else [by, other]
     keys = list(results[0]["point"])
     seeds = max(map(len, groups.values()))
@@ -47,7 +49,7 @@ def _lines(groups: Groups, keys: list[str], metrics: list[str], target: float | 
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     xs = [float(value) for value in values] if numeric else list(map(float, range(len(values))))
     for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
-        style(axes, keys[0], _axis(metric, target))
+        style(axes, keys[0], _axis(metric, target, _task_metric(groups)))
         _draw_line(axes, xs, list(groups.values()), metric, target)
         if numeric and min(xs) > 0 and max(xs) > 20 * min(xs):
             log_if_wide(axes, xs)
@@ -59,7 +61,7 @@ def _lines(groups: Groups, keys: list[str], metrics: list[str], target: float | 
 def _draw_line(
     axes: Axes, xs: Sequence[float], cells: Sequence[list[Result]], metric: str, target: float | None
 ) -> None:
-    scale = 100 if MEASURES[metric].unit == "share" else 1
+    scale = 100 if measure_of(metric, metric_among(cells[0])).unit == "share" else 1
     means: list[tuple[float, float]] = []
     for x, group in sorted(zip(xs, cells, strict=True), key=lambda pair: pair[0]):
         values = [scale * value for value in _values(group, metric, target)]
@@ -124,7 +126,7 @@ def _maps(groups: Groups, keys: list[str], metrics: list[str], target: float | N
         axes.set_ylabel(keys[0], fontsize=FONT, color=INK)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        axes.set_title(_axis(metric, target), fontsize=FONT, color=INK)
+        axes.set_title(_axis(metric, target, _task_metric(groups)), fontsize=FONT, color=INK)
     return figure
 
 
@@ -144,11 +146,13 @@ def _draw_cell(
         face, ink, text = "#F0F0F0", MUTED, "not\nreached"
     else:
         share = (mean - low) / (high - low) if high > low else 0.5
-        if metric in COSTS or metric == "loss":  # light is good: low costs, high accuracy
+        task_metric = metric_among(cells)
+        outcome = metric in (task_metric.name, best_name(task_metric))
+        if not outcome or task_metric.better == "lower":  # light is good: low costs, high accuracy
             share = 1 - share
         face, ink = _MAP(0.12 + 0.88 * share), "white" if share < 0.6 else INK
         reached = len(_values(cells, metric, target))
-        text = spread(mean, None, MEASURES[metric].unit)
+        text = spread(mean, None, measure_of(metric, task_metric).unit)
         text += f"\n{reached} of {len(cells)} seeds" if reached < len(cells) else ""
     hatch = "////" if mean is None else None
     axes.add_patch(
@@ -164,18 +168,19 @@ def _bars(groups: Groups, keys: list[str], metrics: list[str], target: float | N
     figure = new_figure(
         4.5 + 4.0 * len(metrics), 1.4 + 0.28 * len(ranked), f"{title}: {best}{', '.join(names)}"
     )
-    row = figure.subplots(1, len(metrics), squeeze=False, sharey=True)[0]
+    row, task_metric = figure.subplots(1, len(metrics), squeeze=False, sharey=True)[0], _task_metric(groups)
     for axes, metric in zip(row, metrics, strict=True):
-        scale = 100 if MEASURES[metric].unit == "share" else 1
+        measure = measure_of(metric, task_metric)
+        scale = 100 if measure.unit == "share" else 1
         bars = []
         for point in (line["point"] for line in ranked):
             cells = groups[json.dumps(point)]
             values = [scale * value for value in _values(cells, metric, target)]
             name = ", ".join(shown(value) for value in point.values())
-            accuracy = max((c["best_accuracy"] for c in cells if known(c["best_accuracy"])), default=None)
-            bars.append(Bar(name, _COLOUR, values, len(cells), f"not reached (best {percent(accuracy)})"))
-        unit = "count" if scale == 100 else MEASURES[metric].unit
-        draw_bars(axes, bars, _axis(metric, target), unit)
+            best = show(task_metric.best(map(best_of, cells)), task_metric)
+            bars.append(Bar(name, _COLOUR, values, len(cells), f"not reached (best {best})"))
+        unit = "count" if scale == 100 else measure.unit
+        draw_bars(axes, bars, _axis(metric, target, task_metric), unit)
         if scale == 100:
             axes.set_xticks(range(0, 101, 25))  # and not beyond, where the labels of bars are
     return figure
@@ -183,14 +188,20 @@ def _bars(groups: Groups, keys: list[str], metrics: list[str], target: float | N
 
 def _values(cells: Sequence[Result], metric: str, target: float | None) -> list[float]:
     """Return the metric of every seed that has it."""
-    states: list[Mapping[str, Any] | None] = [
-        at_target(cell, target) if metric in COSTS else cell for cell in cells
-    ]
-    return [float(state[metric]) for state in states if state is not None and known(state[metric])]
+    if metric in COSTS:
+        states = [at_target(cell, target) for cell in cells]
+        return [float(state[metric]) for state in states if state is not None and known(state[metric])]
+    task_metric = metric_among(cells)
+    take = {task_metric.name: final, best_name(task_metric): best_of}.get(metric, lambda cell: cell[metric])
+    return [float(value) for value in map(take, cells) if value is not None and known(value)]
 
 
-def _axis(metric: str, target: float | None) -> str:
-    name = MEASURES[metric].axis
+def _task_metric(groups: Groups) -> Metric:
+    return metric_among([cell for cells in groups.values() for cell in cells])
+
+
+def _axis(metric: str, target: float | None, task_metric: Metric) -> str:
+    name = measure_of(metric, task_metric).axis
     if metric not in COSTS:
         return name
-    return f"{name} in total" if target is None else f"{name} to {goal(target)}"
+    return f"{name} in total" if target is None else f"{name} to {mark(target, task_metric)}"

@@ -1,16 +1,18 @@
 """One run as a table for the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from hiflash.core.metrics import ACCURACY
 from hiflash.report.alerts import alerts_of
 from hiflash.report.grid import new_table
 from hiflash.report.methods import label
+from hiflash.report.outcome import best_of, final, mark, metric_of, show
 from hiflash.report.summary import Result
-from hiflash.report.units import count, duration, goal, percent, size
+from hiflash.report.units import count, duration, size
 
 __all__ = ["run_table"]
 
@@ -25,16 +27,22 @@ def run_table(result: Result) -> Table:
     table.add_column(overflow="fold")
     for warning in alerts_of(result):
         table.add_row(Text("warning", style="yellow"), Text(warning, style="yellow"))
-    staleness = result["staleness"]
+    staleness, metric = result["staleness"], metric_of(result)
     reached = [
-        f"{goal(float(target))} after {count(state['communications'])}"
+        f"{mark(float(target), metric)} after {count(state['communications'])}"
         for target, state in sorted(result["targets"].items(), key=lambda item: float(item[0]))
         if state is not None
     ]
     divergence = result["total_js"]
+    trained = result["trainer"] != "none"
     rows = {
-        "accuracy": f"{percent(result['accuracy'])} (best {percent(result['best_accuracy'])})",
-        "targets": ", ".join(reached) + " communications" if reached else "none reached",
+        "trained": "" if trained else "nothing (trainer none): only times, bytes and costs were simulated",
+        metric.name: f"{show(final(result), metric)} (best {show(best_of(result), metric)})"
+        if trained
+        else "",
+        "metrics": _others(result),
+        "clients": _clients(result),
+        "targets": _targets(result, reached) if trained else "",
         "communications": f"{count(result['communications'])} to the cloud, "
         f"{count(result['client_uploads'])} client uploads",
         "client steps": f"{count(result['client_steps'])} ({count(result['wasted_client_steps'])} wasted)",
@@ -59,6 +67,35 @@ def run_table(result: Result) -> Table:
             # As Text, because rich would read brackets in a reason as markup.
             table.add_row(name, Text(value))
     return table
+
+
+def _others(result: Result) -> str:
+    """Write the metrics beside that of the target; accuracy and its loss are known enough."""
+    if metric_of(result) == ACCURACY and set(result.get("scores", ())) <= {"accuracy", "loss"}:
+        return ""
+    return ", ".join(
+        f"{name} {count(value)}" for name, value in result["scores"].items() if name != result["metric"]
+    )
+
+
+def _clients(result: Result) -> str:
+    """Write the metric on the clients' own held-out samples."""
+    metric, told = metric_of(result), result.get("clients")
+    if not told:
+        return ""
+    parts = {"": told, "with their own BatchNorm values ": told.get("own_batch_norm")}
+    return "; ".join(
+        f"{words}mean {show(part['mean'], metric)}, deviation {show(part['std'], metric)}, "
+        f"worst tenth {show(part['worst_tenth'], metric)}"
+        for words, part in parts.items()
+        if part
+    )
+
+
+def _targets(result: Result, reached: Sequence[str]) -> str:
+    if reached:
+        return ", ".join(reached) + " communications"
+    return "none reached" if result["targets"] else ""
 
 
 def _both_ways(result: Result, net: str) -> str:

@@ -88,11 +88,7 @@ class Service:
     async def serve(self, method: str, peer: Peer, body: bytes) -> bytes:
         """Answer a call, or raise `CallError`."""
         try:
-            if method not in self.roles.get(peer.role, ()):
-                raise CallError("denied", f"a {peer.role} may not call {method}")
-            bucket = self._buckets.setdefault(peer, TokenBucket(self.rate, self.burst))
-            if wait_s := bucket.take(asyncio.get_running_loop().time()):
-                raise CallError("busy", "too many calls", wait_s)
+            self._check_allowed(method, peer)
             handler: Handler = getattr(self, f"on_{method.lower()}")
             return await handler(peer, body)
         except Malformed as error:
@@ -101,6 +97,13 @@ class Service:
         except CallError as error:
             self.refused[error.code] += 1
             raise
+
+    def _check_allowed(self, method: str, peer: Peer) -> None:
+        if method not in self.roles.get(peer.role, ()):
+            raise CallError("denied", f"a {peer.role} may not call {method}")
+        bucket = self._buckets.setdefault(peer, TokenBucket(self.rate, self.burst))
+        if wait_s := bucket.take(asyncio.get_running_loop().time()):
+            raise CallError("busy", "too many calls", wait_s)
 
     @staticmethod
     def check_node(peer: Peer, node: int) -> None:

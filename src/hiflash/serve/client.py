@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from hiflash.messages import ClientTask, Weights
 from hiflash.serve import wire_pb2 as pb
-from hiflash.serve.calls import CallError, Caller
+from hiflash.serve.calls import Caller, CallError
 from hiflash.serve.patience import Patience
 from hiflash.serve.wire import PROTOCOL, Malformed, Wire
 
@@ -85,7 +86,9 @@ class ClientAgent:
             except (CallError, Malformed) as error:
                 if isinstance(error, CallError) and error.code in ("denied", "invalid"):
                     raise
-                await self.patience.rest(self.patience.first_s)  # ask the cloud again: the edge may be another
+                await self.patience.rest(
+                    self.patience.first_s
+                )  # ask the cloud again: the edge may be another
 
     async def _place(self) -> Caller | None:
         """Return the way to this client's edge, None if it is not known yet."""
@@ -105,7 +108,9 @@ class ClientAgent:
             asked = pb.Fetch(node=self.terms.number, wait_s=POLL_S, lease_id=lease_id, round=round_index)
             told = self.wire.read(
                 pb.Task,
-                await edge.call("Fetch", asked.SerializeToString(), timeout_s=POLL_S + self.patience.timeout_s),
+                await edge.call(
+                    "Fetch", asked.SerializeToString(), timeout_s=POLL_S + self.patience.timeout_s
+                ),
             )
             self.finished = told.finished
             if told.present:
@@ -151,7 +156,5 @@ class ClientAgent:
         said = pb.Beat(node=self.terms.number).SerializeToString()
         while True:
             await asyncio.sleep(self.terms.beat_s)
-            try:
+            with suppress(CallError):  # delivering the update will say what is wrong
                 await edge.call("Beat", said, timeout_s=self.terms.beat_s)
-            except CallError:
-                pass  # delivering the update will say what is wrong

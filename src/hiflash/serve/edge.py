@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -33,7 +34,7 @@ from hiflash.messages import (
     Welcome,
 )
 from hiflash.serve import wire_pb2 as pb
-from hiflash.serve.calls import CallError, Caller, Peer, Service
+from hiflash.serve.calls import Caller, CallError, Peer, Service
 from hiflash.serve.patience import Patience
 from hiflash.serve.wire import PROTOCOL, Malformed, Measured, Wire
 
@@ -152,7 +153,9 @@ class EdgeAgent(Service):
     def _estimates(self) -> Estimates:
         compute_s = [member.compute_s for member in self.members.values()]
         longest_s = max(compute_s, default=0.0) + FIRST_SEND_S
-        return Estimates(math.fsum(compute_s), FIRST_SEND_S * len(compute_s), longest_s, FIRST_SEND_S, FIRST_SEND_S)
+        return Estimates(
+            math.fsum(compute_s), FIRST_SEND_S * len(compute_s), longest_s, FIRST_SEND_S, FIRST_SEND_S
+        )
 
     async def _carry_out(self, effects: list[EdgeEffect]) -> list[EdgeEffect]:
         """Do what the edge wants next, and return what it wants then. It wants one thing at a time."""
@@ -226,7 +229,9 @@ class EdgeAgent(Service):
         while True:
             await asyncio.sleep(self.terms.beat_s)
             try:
-                told = self.wire.read(pb.Alive, await self.cloud.call("Beat", said, timeout_s=self.terms.beat_s))
+                told = self.wire.read(
+                    pb.Alive, await self.cloud.call("Beat", said, timeout_s=self.terms.beat_s)
+                )
                 if told.finished:
                     self.finished = True
                     self._tell()
@@ -258,7 +263,9 @@ class EdgeAgent(Service):
             effects = edge.handle(event)
             if effects:
                 took = self._round.took_s.values()
-                compute_s, send_s = (math.fsum(column) for column in zip(*took, strict=True)) if took else (0.0, 0.0)
+                compute_s, send_s = (
+                    (math.fsum(column) for column in zip(*took, strict=True)) if took else (0.0, 0.0)
+                )
                 self._measured.append(
                     Measured(len(expected), len(took), edge.steps(expected), compute_s, send_s)
                 )
@@ -328,7 +335,9 @@ class EdgeAgent(Service):
     def _known(self, peer: Peer) -> None:
         member = self.members.get(peer.number)
         if member is None:
-            raise CallError("mismatch", "say hello first")  # this edge has restarted, or the client was silent
+            raise CallError(
+                "mismatch", "say hello first"
+            )  # this edge has restarted, or the client was silent
         member.seen = self._now()
 
     def _take_cluster_as_it_is(self) -> None:
@@ -336,7 +345,9 @@ class EdgeAgent(Service):
         edge = self._edge
         leaving = tuple(client for client in edge.everyone if client not in self.members)
         entering = {
-            client: member.steps for client, member in sorted(self.members.items()) if client not in edge.taken
+            client: member.steps
+            for client, member in sorted(self.members.items())
+            if client not in edge.taken
         }
         if leaving or entering:
             edge.handle(Recluster(leaving, entering, None, self._now()))
@@ -358,7 +369,5 @@ class EdgeAgent(Service):
         news.set()
 
     async def _wait_for_news(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), seconds)
-        except TimeoutError:
-            pass

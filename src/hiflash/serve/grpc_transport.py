@@ -127,9 +127,7 @@ def _checked(certificate: bytes, federation: str, denied: frozenset[str]) -> Ide
 class GrpcCaller:
     """The way to one service; the connection comes back by itself when the service does."""
 
-    def __init__(
-        self, address: str, me: Credentials | Identity, server: Identity, most_bytes: int
-    ) -> None:
+    def __init__(self, address: str, me: Credentials | Identity, server: Identity, most_bytes: int) -> None:
         options: list[tuple[str, Any]] = [
             *_limits(most_bytes),
             *KEEPALIVE,
@@ -156,7 +154,9 @@ class GrpcCaller:
         if found is None:
             found = self._methods[method] = self._channel.unary_unary(f"/{SERVICE}/{method}")
         try:
-            answer: bytes = await found(body, timeout=timeout_s, metadata=self._metadata, wait_for_ready=False)
+            answer: bytes = await found(
+                body, timeout=timeout_s, metadata=self._metadata, wait_for_ready=False
+            )
         except grpc.aio.AioRpcError as error:
             raise _call_error(error) from None
         return answer

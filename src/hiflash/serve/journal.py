@@ -25,7 +25,7 @@ BUSY_S = 5.0
 
 
 class Input(NamedTuple):
-    """One input of a cloud: its kind, the node that it comes from (-1 for the cloud itself), and its bytes."""
+    """One input of a cloud: its kind, the node it comes from (-1 for the cloud itself), and its bytes."""
 
     kind: str
     node: int

@@ -102,12 +102,12 @@ class Kernel:
             while True:
                 await self._wait()
                 await self._batch()
-        except BaseException as error:
+        except BaseException:
             for _, done in self._queue:
                 if not done.done():
                     done.set_exception(ConnectionError("the cloud has stopped"))
             self._queue.clear()
-            raise error
+            raise
 
     async def _wait(self) -> None:
         """Wait for an input or an alarm."""

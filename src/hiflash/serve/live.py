@@ -16,7 +16,6 @@ from hiflash.core.timers import SlotTimer
 from hiflash.messages import (
     Abandon,
     Cancel,
-    CheckIn,
     CloudEffect,
     CloudEvent,
     Expire,
@@ -31,8 +30,8 @@ from hiflash.messages import (
     Slot,
     Upload,
     Verdict,
-    Welcome,
     Weights,
+    Welcome,
 )
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.journal import Input
@@ -91,7 +90,7 @@ class LiveCloud(Stateful):
         return self.cloud.version
 
     def apply(self, given: Input, now: float) -> list[CloudEffect]:
-        """Take one input and return its effects; one that is malformed or too late raises and changes nothing."""
+        """Take one input and return its effects; a malformed or late one raises and changes nothing."""
         if self.finished:
             raise Finished(self.finished)
         event, measured, rounds = self._event(given, now)
@@ -244,7 +243,7 @@ class LiveCloud(Stateful):
             self.ledger.rejected += 1
             self.ledger.rejections[verdict.reason] += 1
         else:
-            self.ledger.arrived(verdict)
+            self.ledger.arrived(verdict, {})
         self._log(
             "upload",
             edge=verdict.edge,

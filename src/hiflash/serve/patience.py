@@ -6,7 +6,7 @@ import asyncio
 
 import numpy as np
 
-from hiflash.serve.calls import CallError, Caller
+from hiflash.serve.calls import Caller, CallError
 
 __all__ = ["Patience"]
 

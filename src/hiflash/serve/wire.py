@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
@@ -226,16 +226,9 @@ class Wire:
             said = told.verdict
             if said.status not in ("applied", "buffered", "rejected"):
                 raise Malformed(f"a verdict of status {said.status[:20]!r}")
+            status = cast(Literal["applied", "buffered", "rejected"], said.status)
             found.append(
-                Verdict(
-                    edge,
-                    said.lease_id,
-                    said.status,
-                    said.staleness,
-                    said.version,
-                    said.reason,
-                    now,  # type: ignore[arg-type]  # checked above
-                )
+                Verdict(edge, said.lease_id, status, said.staleness, said.version, said.reason, now)
             )
         if told.proceed:
             found.append(Proceed(edge, lease_id, now))

@@ -9,21 +9,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hiflash.config import Config
 from hiflash.core.aggregation import combine_clients
-from hiflash.core.association.strategies import label_distribution, latency_tiers, random_association
+from hiflash.core.algorithms.algorithm import ClientAlgorithm
+from hiflash.core.association.strategies import random_association
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
-from hiflash.core.compression import Downlink, Payloads, Uplink, make_codec
+from hiflash.core.compression import Downlink, Payloads, Uplink
 from hiflash.core.cost import WanLink
 from hiflash.core.edge import Edge, EdgeRules, Workload
-from hiflash.core.selection import Selection, TierSelection, UniformSelection
+from hiflash.core.selection import Peers
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ConfigError
 from hiflash.execute.executor import Executor
 from hiflash.messages import Weights
-from hiflash.methods.registry import MIXINGS, threshold_policy
+from hiflash.methods.registry import aggregate, chosen, make, threshold_policy, with_keys
 from hiflash.seeding import rng
 from hiflash.sim.clusters import send_s
 from hiflash.sim.events import Log, Recall
@@ -74,13 +76,13 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     spec, log = start.spec, materials.log
     by_size = {size: workload_of(config, size) for size in np.unique(population.examples).tolist()}
     workloads = [by_size[size] for size in population.examples.tolist()]
-    download, upload = (
-        make_codec(name, spec, config.wan.topk) for name in (config.wan.download, config.wan.upload)
-    )
-    payloads = Payloads.of(4 * spec.size, download, upload)
+    download, upload = (chosen(config, f"wan.{way}").build(config, spec) for way in ("download", "upload"))
+    algorithm: ClientAlgorithm = make("client algorithm", config)
+    beside = algorithm.traffic(start.trained, flat=config.federation.flat, exact=upload is None)
+    payloads = Payloads.of(4 * spec.size, download, upload, beside)
     world = _world(config, population, spec.size, payloads)
     training = _training(materials, workloads, Uplink(upload, spec))
-    rules = _edge_rules(config, trains=training.trains)
+    rules = _edge_rules(config, trains=training.trains, gathers=algorithm.gathers)
     edges = [
         Edge(
             index,
@@ -88,7 +90,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
             workloads,
             rules,
             world.estimates(index, rules.clients_per_round),
-            aggregate=partial(combine_clients, rule=config.edge.rule()),
+            aggregate=partial(combine_clients, rule=algorithm.rule(aggregate(config, "edge"), start.trained)),
         )
         for index, cluster in enumerate(population.clusters)
     ]
@@ -104,7 +106,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         name: _number(getattr(config.stop, name)) for name in ("communications", "client_steps", "virtual_s")
     }
     return Simulator(
-        _cloud(config, start, edges, slotted, population, world, downlink),
+        _cloud(config, start, edges, slotted, population, world, downlink, algorithm, trains=training.trains),
         edges,
         world,
         Ledger(len(edges), payloads, prices, flat=config.federation.flat, synchronous=synchronous),
@@ -113,7 +115,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         limits={name: limit for name, limit in limits.items() if limit is not None},
         recall=materials.recall,
         log=log,
-        mobility=_mobility(config, population, edges, world, log) if config.mobility.active else None,
+        mobility=_mobility(config, population, edges, world, log) if _mobile(config, population) else None,
     )
 
 
@@ -132,13 +134,12 @@ def workload_of(config: Config, examples: int) -> Workload:
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
     """Raise if an edge has too few clients for its aggregation rule."""
-    least = config.edge.rule().least
+    least = aggregate(config, "edge").least
     for edge, cluster in enumerate(clusters):
         if len(cluster) < least:
             raise ConfigError(
-                f'edge.aggregate = "krum" with edge.byzantine = {config.edge.byzantine} and edge.krum_keep = '
-                f"{config.edge.krum_keep} needs {least} clients, and edge {edge} has {len(cluster)}; "
-                "use fewer edges, smaller numbers or another rule"
+                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} has "
+                f"{len(cluster)}; use fewer edges, smaller numbers or another rule"
             )
 
 
@@ -150,25 +151,32 @@ def _cloud(
     population: Population,
     world: World,
     download: Downlink,
+    algorithm: ClientAlgorithm,
+    *,
+    trains: bool,
 ) -> Cloud:
     cloud, seed = config.cloud, config.seed
     examples = {edge.edge: edge.examples for edge in edges}
     norm_bound = _number(cloud.norm_bound) or math.inf
+    # Without training clients have no states.
+    side = algorithm.cloud(start.trained, config.federation.clients) if trains else None
     if cloud.schedule == "sync":
         return SyncCloud(
             start.weights,
             examples,
-            selection=_selection(config, population, world),
+            selection=make("selection", config, _peers(population, world)),
             deadline_s=_number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
-            rule=cloud.rule(),
+            rule=algorithm.rule(aggregate(config, "cloud"), start.trained),
+            optimizer=make("optimizer", config, start.trained),
             norm_bound=norm_bound,
             download=download,
+            side=side,
         )
     return AsyncCloud(
         start.weights,
         examples,
-        mixing=MIXINGS[cloud.mixing](config, start.trained),
+        mixing=make("mixing", config, start.trained),
         policy=threshold_policy(config),
         seed=seed,
         enforce=cloud.enforce,
@@ -178,33 +186,20 @@ def _cloud(
         cost_unit_s=world.cost_unit_s,
         norm_bound=norm_bound,
         download=download,
+        side=side,
     )
 
 
-def _selection(config: Config, population: Population, world: World) -> Selection:
-    """Return the selection of synchronous rounds; a tier groups edges of similar response latency."""
-    cloud, clusters = config.cloud, population.clusters
-    if cloud.selection == "uniform":
-        return UniformSelection(cloud.participants, config.seed)
-    latency_s = np.array([world.latency_s(unit).max() for unit in range(len(clusters))])
-    tiers = latency_tiers(latency_s, cloud.tiers)
-    shares = None
-    if population.labels is not None:
-        held = [population.labels[[k for unit in tier for k in clusters[unit]]].sum(axis=0) for tier in tiers]
-        shares = np.array([label_distribution(counts) for counts in held])
-    communications = _number(config.stop.communications)
-    rounds = math.inf if communications is None else communications / cloud.participants
-    return TierSelection(
-        tiers,
-        shares,
-        participants=cloud.participants,
-        interval=cloud.tier_interval,
-        credits=math.inf if rounds == math.inf else math.ceil(2 * rounds / cloud.tiers),
-        seed=config.seed,
-    )
+def _peers(population: Population, world: World) -> Peers:
+    clusters = population.clusters
+
+    def latency_s() -> npt.NDArray[np.float64]:
+        return np.array([world.latency_s(unit).max() for unit in range(len(clusters))])
+
+    return Peers(clusters, population.labels, latency_s)
 
 
-def _edge_rules(config: Config, *, trains: bool) -> EdgeRules:
+def _edge_rules(config: Config, *, trains: bool, gathers: str) -> EdgeRules:
     edge = config.edge
     return EdgeRules(
         edge_rounds=edge.edge_rounds,
@@ -213,10 +208,17 @@ def _edge_rules(config: Config, *, trains: bool) -> EdgeRules:
         clients_per_round=None if edge.clients_per_round == "all" else edge.clients_per_round,
         deadline_s=_number(edge.deadline_s) or math.inf,
         quorum=edge.quorum,
-        least=edge.rule().least,
+        least=aggregate(config, "edge").least,
         asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
         trains=trains,
+        gathers=gathers,
     )
+
+
+def _mobile(config: Config, population: Population) -> bool:
+    """Return whether any client moves, joins, leaves or is absent, or repairs are due."""
+    measured = population.measured
+    return config.mobility.active or (measured is not None and measured.availability is not None)
 
 
 def _mobility(
@@ -224,13 +226,20 @@ def _mobility(
 ) -> Mobility:
     mobility, federation, resources = config.mobility, config.federation, population.resources
     reach = None if federation.reach == "all" else min(federation.reach, federation.edges)
-    paths = Paths(resources.all_send_s, resources.moved_send_s, flat=False, reach=reach)
+    hop = _hop(world.payloads, flat=federation.flat)
+    paths = Paths(
+        lambda: resources.all_send_s() * hop,
+        lambda move: resources.moved_send_s(move) * hop,
+        flat=False,
+        reach=reach,
+    )
     if federation.flat:
-        hop = _flat_hop(world.payloads)
         paths = Paths(
             lambda: resources.best_send_s * hop,
             lambda move: resources.moved_send_s(move).min() * hop,
             flat=True,
+            link_s=lambda client, edge: resources.link_s(client, edge) * hop,
+            hop=hop,
         )
     target = None
     if federation.target_distribution == "uniform" and population.labels is not None:
@@ -244,6 +253,7 @@ def _mobility(
         heterogeneity_weight=federation.heterogeneity_weight,
         capacity=None if federation.capacity == "none" else federation.capacity,
         target=target,
+        schedule=None if population.measured is None else population.measured.availability,
     )
     return Mobility(edges, world, paths, population.labels, rules, seed=config.seed, log=log)
 
@@ -251,9 +261,7 @@ def _mobility(
 def _world(config: Config, population: Population, values: int, payloads: Payloads) -> World:
     resources, edges = config.resources, config.federation.edges
     compute_s = population.resources.compute_s
-    clusters, hop = population.edge_clusters, 1.0
-    if config.federation.flat:
-        hop = _flat_hop(payloads)
+    clusters, hop = population.edge_clusters, _hop(payloads, flat=config.federation.flat)
     slowed = np.ones(len(compute_s))
     slowed[clusters[0]] = resources.slow_edge
     return World(
@@ -263,10 +271,10 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
         # method's own association, a faster one would pay a higher price per second.
         cost_unit_s=(
             2 * float(compute_s.sum()) / edges,
-            2 * float(population.resources.own_send_s(_usual_clusters(config, population)).sum()) / edges,
+            2 * float(population.resources.usual_send_s(_usual_clusters(config, population)).sum()) / edges,
         ),
         clusters=population.clusters,
-        links=_links(config, len(population.clusters)) if config.wan.link == "on" else None,
+        links=_links(config, population) if config.wan.link == "on" else None,
         payloads=payloads,
         seed=config.seed,
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
@@ -284,16 +292,23 @@ def _usual_clusters(config: Config, population: Population) -> list[list[int]]:
     )
 
 
-def _flat_hop(payloads: Payloads) -> float:
-    """Return upload size over model size: a flat client's access hop carries an upload, not a whole model."""
-    return payloads.up / payloads.model
+def _hop(payloads: Payloads, *, flat: bool) -> float:
+    """Return what a client sends over its access hop, in models: a flat client sends its whole upload."""
+    return (payloads.up if flat else payloads.model + payloads.lan_up) / payloads.model
 
 
-def _links(config: Config, count: int) -> list[WanLink]:
-    wan = config.wan
+def _links(config: Config, population: Population) -> list[WanLink]:
+    """Return the links to the cloud; a flat client uses the measured link of the edge it reaches best."""
+    wan, measured, count = config.wan, population.measured, len(population.clusters)
     stream = rng(config.seed, "wan links", "clients" if config.federation.flat else "edges")
     rtt_ms = stream.uniform(*wan.rtt_ms, count).tolist()
     mbps = stream.uniform(*wan.bandwidth_mbps, count).tolist()
+    if measured is not None and not (measured.wan_rtt_ms is None and measured.wan_bandwidth_mbps is None):
+        over = population.resources.best_edges() if config.federation.flat else np.arange(count)
+        if measured.wan_rtt_ms is not None:
+            rtt_ms = measured.wan_rtt_ms[over].tolist()
+        if measured.wan_bandwidth_mbps is not None:
+            mbps = measured.wan_bandwidth_mbps[over].tolist()
     links = [WanLink(rtt / 1e3, rate * 1e6 / 8, wan.jitter) for rtt, rate in zip(rtt_ms, mbps, strict=True)]
     slower = config.resources.slow_edge
     links[0] = WanLink(links[0].rtt_s * slower, links[0].bytes_per_s / slower, wan.jitter)

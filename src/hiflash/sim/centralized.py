@@ -44,6 +44,11 @@ class Centralized(Stateful):
         """Return an empty list: there are no edges."""
         return []
 
+    @property
+    def kept(self) -> Mapping[int, Weights]:
+        """Return nothing: there are no clients."""
+        return {}
+
     def start(self) -> None:
         """Do nothing: there are no first events."""
 
@@ -88,6 +93,7 @@ class Centralized(Stateful):
             "rejections": {},
             "grants_per_edge": [],
             "applied_per_edge": [],
+            "client_metrics": {},
             "response_latency_ms": 0.0,
             "waiting_ms": 0.0,
         }

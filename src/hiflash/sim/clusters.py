@@ -1,4 +1,4 @@
-"""The association strategies by name: which client belongs to which edge."""
+"""Clusters of clients: the chosen association, and whether its clusters suit the federation."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hiflash.config import Config
-from hiflash.core.association.fast import associate
-from hiflash.core.association.greedy import Problem
-from hiflash.core.association.strategies import (
-    Clusters,
-    edge_iid,
-    edge_noniid,
-    label_distribution,
-    latency_tiers,
-    random_association,
-)
+from hiflash.core.association.parts import Scene
+from hiflash.core.association.strategies import Clusters
+from hiflash.data.federation import read_federation
 from hiflash.errors import ConfigError
+from hiflash.methods.registry import make
 from hiflash.seeding import rng
 from hiflash.sim.resources import Resources
 
@@ -34,6 +28,7 @@ def cluster_clients(
     """Return the clusters that `federation.association` asks for; `labels` are counts by client and class."""
     federation = config.federation
     clusters = _clusters(config, resources, labels, progress)
+    _check_reach(config, resources, clusters)
     largest = max(len(cluster) for cluster in clusters)
     if federation.capacity != "none" and largest > federation.capacity:
         raise ConfigError(
@@ -47,6 +42,20 @@ def cluster_clients(
                 "use fewer federation.edges, or a larger federation.reach"
             )
     return clusters
+
+
+def _check_reach(config: Config, resources: Resources, clusters: Clusters) -> None:
+    """Raise if a client is on an edge that does not reach it; a latency tier is no place to reach."""
+    reachable = resources.reachable
+    if reachable is None or config.federation.association == "latency":
+        return
+    for edge, cluster in enumerate(clusters):
+        out = [client for client in cluster if not reachable[edge, client]]
+        if out:
+            raise ConfigError(
+                f"the association {config.federation.association} puts client {out[0]} on edge {edge}, which "
+                "does not reach it; use heterogeneity, data, random or given"
+            )
 
 
 def send_s(config: Config, resources: Resources, clusters: Clusters) -> npt.NDArray[np.float64]:
@@ -65,45 +74,27 @@ def _clusters(
     labels: npt.NDArray[np.int64] | None,
     progress: Callable[[int], None],
 ) -> Clusters:
-    federation, stream = config.federation, rng(config.seed, "association")
-    if federation.association == "random":
-        return random_association(federation.clients, federation.edges, stream)
-    if federation.association == "latency":
-        return latency_tiers(resources.compute_s + resources.best_send_s, federation.edges)
-    if labels is None:
-        raise ConfigError(
-            f"the association {federation.association} needs the labels of the clients' data, and there is "
-            "no data; set data.name, or use the association random"
-        )
-    if federation.association == "edge-iid":
-        return edge_iid(labels, federation.edges, stream)
-    if federation.association == "edge-noniid":
-        return edge_noniid(labels, federation.edges, federation.classes_per_edge, stream)
-    return associate(_problem(config, resources, labels), stream, progress)
-
-
-def _problem(config: Config, resources: Resources, labels: npt.NDArray[np.int64]) -> Problem:
-    federation = config.federation
-    reachable = None
-    if federation.association == "heterogeneity" or federation.reach != "all":
-        latency_ms = resources.latency_s()
-        latency_ms *= 1000
-    if federation.reach != "all" and federation.reach < federation.edges:
-        # Compute time is the same for every edge, so a client's fastest edges have its best bandwidth.
-        best = np.argsort(latency_ms, axis=0, kind="stable")[: federation.reach]
-        reachable = np.zeros(latency_ms.shape, np.bool_)
-        np.put_along_axis(reachable, best, values=True, axis=0)
-    weight = federation.heterogeneity_weight
-    if federation.association == "data":
-        latency_ms, weight = np.broadcast_to(0.0, (federation.edges, federation.clients)), 1.0
-    classes = labels.shape[1]
-    return Problem(
-        latency_ms,
+    """Return the clusters that the chosen association makes, with every client in exactly one."""
+    stream = rng(config.seed, "association")
+    scene = Scene(
+        resources.compute_s,
+        resources.best_send_s,
+        resources.latency_s,
         labels,
-        weight,
-        np.full(classes, 1 / classes)
-        if federation.target_distribution == "uniform"
-        else label_distribution(labels.sum(axis=0)),
-        reachable,
-        None if federation.capacity == "none" else federation.capacity,
+        stream,
+        progress,
+        resources.reachable,
+        read_federation(config.federation.files).association if config.federation.files else None,
     )
+    clusters: Clusters = make("association", config, scene)
+    name, edges, clients = config.federation.association, config.federation.edges, config.federation.clients
+    try:
+        placed = sorted(client for cluster in clusters for client in cluster)
+        fits = len(clusters) == edges and placed == list(range(clients))
+    except TypeError:
+        fits = False
+    if not fits:
+        raise ConfigError(
+            f"the association {name} must return {edges} lists with each of {clients} clients in one of them"
+        )
+    return clusters

@@ -6,7 +6,7 @@ import copy
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.attack import HONEST, Attack, draw_malicious
-from hiflash.data import Dataset, flip_labels, load
-from hiflash.errors import ConfigError
+from hiflash.core.algorithms.algorithm import ClientAlgorithm, Steps
+from hiflash.core.attack import Attack, draw_malicious
+from hiflash.core.metrics import Metric, find_metric
+from hiflash.data import Dataset
+from hiflash.errors import ConfigError, DataError
 from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
-from hiflash.methods.registry import threshold_policy
+from hiflash.methods.kinds import KINDS
+from hiflash.methods.registry import aggregate, threshold_policy, usual_model
+from hiflash.methods.registry import make as make_part
 from hiflash.sim.build import Materials, StartModel, check_clusters, simulator, workload_of
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
@@ -32,15 +36,18 @@ if TYPE_CHECKING:
     from torch import nn
 
     from hiflash.execute.ray_executor import RayExecutor
+    from hiflash.train.function import OwnTraining
+    from hiflash.train.tasks import Task
 
 __all__ = ["Federation", "build", "outline", "survey"]
-
-AUTO_MODEL = {"mnist5k": "lenet", "mnist": "lenet", "femnist": "femnist_cnn", "cifar10": "resnet"}
 
 
 @dataclass(frozen=True)
 class Federation:
-    """The fixed parts of a run. Without a pool nothing is trained."""
+    """The fixed parts of a run. Without a pool nothing is trained.
+
+    `local` are the spans of a model that clients do not share.
+    """
 
     config: Config
     data: Dataset | None
@@ -48,6 +55,8 @@ class Federation:
     model_name: str
     start: StartModel
     pool: WorkerPool | RayExecutor | None
+    task: Task
+    local: Spans = ()
 
     @property
     def trainer(self) -> str:
@@ -69,11 +78,24 @@ class Federation:
         materials = Materials(executor=self.pool, recall=recall, log=log)
         return simulator(self.config, self.population, self.start, materials)
 
+    @property
+    def metric(self) -> Metric:
+        """Return the metric of the target and of the tables."""
+        return find_metric(self.config.stop.metric, self.task.measured, self.task.name)
+
+    def evaluate(self, weights: Weights) -> tuple[float, ...]:
+        """Return the value of every metric of the task on the test set."""
+        if self.pool is None:
+            raise ConfigError('trainer "none" has no model to measure')
+        return self.task.results(self.pool.evaluate(weights))
+
     def chance(self) -> float | None:
-        """Return the accuracy of a model that always gives the most frequent answer."""
+        """Return the metric of a model that always gives the same answer, None if unknown."""
         if self.data is None or self.pool is None:
             return None
-        return float(np.bincount(self.data.y_test).max() / len(self.data.y_test))
+        from hiflash.train.tasks import baseline
+
+        return baseline(self.task, self.data).get(self.metric.name)
 
     def recall(self, weights: Weights) -> tuple[float, ...]:
         """Return a model's accuracy on the test samples of each class; 0 for a class without samples."""
@@ -81,8 +103,16 @@ class Federation:
             raise ConfigError('trainer "none" has no model to measure')
         counts = np.bincount(self.data.y_test, minlength=self.data.classes)
         ends = np.cumsum(counts).tolist()  # the workers' test set is in the order of the classes
-        right = self.pool.right(weights, list(pairwise([0, *ends])))
-        return tuple(hits / max(count, 1) for hits, count in zip(right, counts.tolist(), strict=True))
+        tested = self.pool.sums(weights, list(pairwise([0, *ends])))
+        return tuple(sums[0] / max(count, 1) for sums, count in zip(tested, counts.tolist(), strict=True))
+
+    def client_sums(self, weights: Weights, clients: Sequence[int]) -> list[tuple[float, ...]]:
+        """Return the task's sums over the held-out samples of some clients."""
+        if self.pool is None:
+            raise ConfigError('trainer "none" has no model to measure')
+        sizes = [len(part) for part in self.population.held_out]
+        ends = [self.pool.test_size + int(end) for end in np.cumsum([0, *sizes])]
+        return self.pool.sums(weights, [(ends[client], ends[client + 1]) for client in clients])
 
     def close(self) -> None:
         """End the workers."""
@@ -95,11 +125,16 @@ def build(
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
     indices: Sequence[Any] | None = None,
+    train: Callable[..., Any] | None = None,
 ) -> Federation:
-    """Return the federation of a configuration, with a user's own `data`, `model` and `indices` if given."""
+    """Return the federation of a configuration, with a user's own `data`, `model` and `indices` if given.
+
+    `train` is a user's own training function, where the configuration names none.
+    """
     from hiflash.train.models import batch_norm_spans, initial_weights
 
     data, name, make = _materials(config, data, model)
+    data, task = _task(config, data)
     initial, spec, trainable = initial_weights(make, config.seed)
     population = populate(config, data, indices, spec.size)
     check_clusters(config, population.clusters)
@@ -112,16 +147,19 @@ def build(
         )
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a placeholder: without training nothing reads the model
-        return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None)
-    pool = _pool(config, data, population, make, local)
-    return Federation(config, data, population, name, StartModel(initial, spec, trainable), pool)
+        return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None, task)
+    start = StartModel(initial, spec, trainable)
+    pool = _pool(config, data, population, make, _round_rules(config, local, trainable), task, train)
+    return Federation(config, data, population, name, start, pool, task, local)
 
 
 def survey(config: Config) -> tuple[Dataset | None, Population]:
     """Return the data and the clients of a configuration under the random association, without workers."""
     data, spec = outline(config)
-    anywhere = {"federation.association": "random", "federation.reach": "all"}
-    return data, populate(config.with_settings(anywhere), data, None, spec.size)
+    anywhere = {"federation.association": "random"}
+    if config.federation.files:
+        anywhere["trainer"] = "none"  # labels may be given that are not those of the dataset
+    return data, populate(config.with_choices(anywhere), data, None, spec.size)
 
 
 def outline(config: Config) -> tuple[Dataset | None, Spec]:
@@ -141,17 +179,56 @@ def _materials(
     if config.data.name == "own" and data is None:
         raise ConfigError("data.name is own: pass the data in Python, hiflash.run(..., data=...)")
     if data is None and config.data.name != "none":
-        data = load(config.data.name, config.data.dir or None)
+        made = make_part("dataset", config)
+        data = made if made.name == config.data.name else replace(made, name=config.data.name)
     name: str = config.model.name if model is None else "own"
     if name == "auto":
-        name = AUTO_MODEL.get(data.name if data else "", "lenet")
+        name = usual_model(data.name if data else config.data.name)
     if name == "own" and model is None:
         raise ConfigError("model.name is own: pass the model in Python, hiflash.run(..., model=...)")
     shape = (1, 28, 28) if data is None else tuple(data.x.shape[1:])
-    classes = 10 if data is None else data.classes
+    outputs = 10 if data is None else data.outputs
+    tokens = data is not None and data.x.dtype.kind == "i"
     # `make` must not hold the data, because Ray sends `make` to other processes.
-    make = partial(build_model, name, shape, classes) if model is None else partial(_own_model, model)
-    return data, name, make
+    if model is not None:
+        return data, name, partial(_own_model, model)
+    part = KINDS["model"].parts[name]
+    return data, name, partial(build_model, part, config, shape, outputs, tokens=tokens)
+
+
+def _task(config: Config, data: Dataset | None) -> tuple[Dataset | None, Task]:
+    """Return the data in the form of the task, and the task with its metric checked."""
+    name, tasks = config.data.task, KINDS["task"].parts
+    if name == "auto":
+        name = "classification" if data is None else data.task
+    if name not in tasks:
+        raise ConfigError(
+            f'the task {name} of the data is not known; register it with hiflash.register("task", ...), '
+            f"or use {', '.join(tasks)}"
+        )
+    if data is not None and name != data.task:
+        try:
+            data = replace(data, task=name)
+        except DataError as error:
+            raise ConfigError(f"data.task = {name} does not suit this data: {error}") from error
+    task = tasks[name].build(config)
+    if data is not None:
+        task = task.fitted(data, config.data.normalise)
+    metric = find_metric(config.stop.metric, task.measured, name)
+    if config.stop.target != "none":
+        metric.check_target(config.stop.target)
+    if problem := _needs_classes(config, name):
+        raise ConfigError(f"{problem} needs one class per sample, and the task here is {name}; leave it out")
+    return data, task
+
+
+def _needs_classes(config: Config, task: str) -> str:
+    """Return the setting that works on classes alone, if the task has none."""
+    if task == "classification":
+        return ""
+    if config.cloud.schedule == "sync" and config.cloud.selection == "tiers":
+        return 'cloud.selection = "tiers" (it measures each class)'
+    return 'attack.kind = "label_flip"' if config.attack.kind == "label_flip" else ""
 
 
 def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
@@ -162,7 +239,13 @@ def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
 
 
 def _pool(
-    config: Config, data: Dataset, population: Population, make: Callable[[], nn.Module], local: Spans
+    config: Config,
+    data: Dataset,
+    population: Population,
+    make: Callable[[], nn.Module],
+    rules: RoundRules,
+    task: Task,
+    train: Callable[..., Any] | None,
 ) -> WorkerPool | RayExecutor:
     """Return the workers of the executor that the configuration asks for."""
     import torch
@@ -176,17 +259,11 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    rules = RoundRules(config.edge.rule(), _attack(config), local)
-    (x_array, x_test_array), y_array, indices = data.normalised(), data.y, population.split.indices
-    if rules.attack.kind == "label_flip":
-        x_array, y_array, indices = flip_labels(
-            x_array, y_array, indices, rules.attack.malicious, data.classes
-        )
-    by_class = np.argsort(data.y_test, kind="stable")  # each class is one span: see `recall`
-    x_test_array, y_test_array = x_test_array[by_class], data.y_test[by_class]
-    arrays = (x_array, y_array, x_test_array, y_test_array)
+    x_array, y_array, *tested = _arrays(config, data, population, task)
+    x_array, y_array, indices = rules.attack.poison(x_array, y_array, population.split.indices, data.classes)
+    arrays = (x_array, y_array, *tested)
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
-    samples = Samples(x, y, indices, x_test, y_test)
+    samples = Samples(x, y, indices, x_test, y_test, task)
     client, workers = config.client, config.workers or os.cpu_count() or 1
     solver = Solver(
         batch=client.batch,
@@ -195,8 +272,10 @@ def _pool(
         weight_decay=client.weight_decay,
         clip_norm=math.inf if client.clip_norm == "none" else client.clip_norm,
         augment=config.data.augment,
+        optimizer=client.optimizer,
     )
-    make_trainer = choose_trainer(config.trainer, make, samples, solver)
+    own = _own_training(config, train)
+    make_trainer = choose_trainer(config.trainer, make, samples, solver, own)
     if config.executor == "local":
         return WorkerPool(make_trainer, workers, len(data.y_test), rules)
     from hiflash.execute.ray_cluster import connect
@@ -204,15 +283,50 @@ def _pool(
     from hiflash.execute.ray_worker import Setup
 
     trainer = make_trainer().name
-    setup = Setup(trainer, make, solver, x_array, y_array, indices, x_test_array, y_test_array, rules)
+    setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, config.plugins, own)
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
+def _arrays(config: Config, data: Dataset, population: Population, task: Task) -> list[np.ndarray]:
+    """Return samples and answers as the workers take them: training, and test with what clients hold out."""
+    x, x_test = data.normalised(config.data.normalise)
+    y, y_test = task.targets(data.y), task.targets(data.y_test)
+    if not data.numeric and data.y.ndim == 1:
+        by_class = np.argsort(data.y_test, kind="stable")  # each class is one span: see `recall`
+        x_test, y_test = x_test[by_class], y_test[by_class]
+    if population.held_out:
+        held = np.concatenate(population.held_out)  # after the test set, each client one span
+        x_test, y_test = np.concatenate([x_test, x[held]]), np.concatenate([y_test, y[held]])
+    return [x, y, x_test, y_test]
+
+
+def _round_rules(config: Config, local: Spans, trained: int) -> RoundRules:
+    client = config.client
+    algorithm: ClientAlgorithm = make_part("client algorithm", config)
+    counter = Steps(client.momentum, client.mu) if client.optimizer == "sgd" else Steps()
+    rule = algorithm.rule(aggregate(config, "edge"), trained)
+    return RoundRules(rule, _attack(config), local, algorithm, counter, trained)
+
+
+def _own_training(config: Config, train: Callable[..., Any] | None) -> OwnTraining | None:
+    """Return the user's own training function, from the configuration or from Python."""
+    from hiflash.train.function import OwnTraining, import_function
+
+    client = config.client
+    if client.algorithm != "function" or config.cloud.schedule == "centralized":
+        return None
+    if client.function == "own" and train is None:
+        raise ConfigError("client.function is own: pass the function in Python, hiflash.run(..., train=...)")
+    function = import_function(client.function) if train is None else train
+    epochs = None if client.local_epochs == "none" else client.local_epochs
+    return OwnTraining(function, epochs, client.extra_values)
+
+
 def _attack(config: Config) -> Attack:
-    kind, clients = config.attack.kind, config.federation.clients
-    if kind == "none":
-        return HONEST
-    return Attack(kind, config.attack.scale, draw_malicious(clients, config.attack.share, config.seed))
+    share = 0.0 if config.attack.kind == "none" else config.attack.share
+    malicious = draw_malicious(config.federation.clients, share, config.seed)
+    attack: Attack = make_part("attack", config, malicious)
+    return attack
 
 
 def _device(config: Config) -> str:

@@ -70,7 +70,7 @@ class Ledger(Stateful):
         "abandoned",
     )
     STATE = (*COUNTS, "staleness", "thresholds", "rejections", "grants", "applied", "open", "compute_cost",
-             "send_cost")  # fmt: skip
+             "send_cost", "told")  # fmt: skip
 
     def __init__(
         self, edges: int, payloads: Payloads, prices: Prices, *, flat: bool, synchronous: bool
@@ -90,6 +90,7 @@ class Ledger(Stateful):
         self.open: dict[int, OpenLease] = {}
         self.compute_cost = 0.0  # of leases that ended
         self.send_cost = 0.0
+        self.told: dict[str, tuple[float, int]] = {}  # sum and number of each metric of accepted uploads
 
     communications: int
     client_uploads: int
@@ -147,11 +148,11 @@ class Ledger(Stateful):
         self.client_steps += steps
         self.client_uploads += reported
         if not self.flat:  # the access hop of a flat client is part of its way over the WAN
-            self.lan_bytes_down += sent * self.payloads.model
-            self.lan_bytes_up += reported * self.payloads.model
+            self.lan_bytes_down += sent * (self.payloads.model + self.payloads.lan_down)
+            self.lan_bytes_up += reported * (self.payloads.model + self.payloads.lan_up)
 
-    def arrived(self, verdict: Verdict) -> None:
-        """Count an upload that reached the cloud."""
+    def arrived(self, verdict: Verdict, metrics: Mapping[str, float]) -> None:
+        """Count an upload that reached the cloud, with the metrics of its clients."""
         self.communications += 1
         self.wan_bytes_up += self.payloads.up
         if verdict.status == "rejected":
@@ -167,6 +168,10 @@ class Ledger(Stateful):
             lease = self.open[verdict.lease_id]
             self.open[verdict.lease_id] = lease._replace(in_flight=False, staleness=verdict.staleness)
             self._charge(lease)
+        if verdict.status != "rejected":
+            for name, value in metrics.items():
+                total, count = self.told.get(name, (0.0, 0))
+                self.told[name] = (total + value, count + 1)
 
     def settle(self, lease_id: int, *, applied: bool, staleness: int | None = None) -> None:
         """Close the books of a lease; those of a buffered upload already hold its staleness."""
@@ -218,6 +223,7 @@ class Ledger(Stateful):
             "rejections": dict(self.rejections),
             "grants_per_edge": self.grants,
             "applied_per_edge": self.applied,
+            "client_metrics": {name: total / count for name, (total, count) in sorted(self.told.items())},
         }
 
     def mean_staleness(self) -> float:

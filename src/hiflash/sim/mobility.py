@@ -1,4 +1,4 @@
-"""Clients that move, join and leave on a seeded schedule, and repairs of their association."""
+"""Clients that move, join and leave, drawn or on a given schedule, and repairs of their association."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hiflash.core.association.repair import Placement
 from hiflash.core.association.strategies import label_distribution
 from hiflash.core.edge import Edge
 from hiflash.core.state import Stateful, record
+from hiflash.data.federation import EVENTS, Availability
 from hiflash.messages import Ask, CheckIn, ClusterChange, EdgeEffect, Recluster
 from hiflash.seeding import rng
 from hiflash.sim.world import World
@@ -29,7 +30,7 @@ COUNTED = {"move": "moves", "join": "joins", "leave": "leaves"}
 @record
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The next `move`, `join`, `leave` or `repair`, counted from 1."""
+    """The next `move`, `join`, `leave` or `repair`, or event of the schedule (`given`), counted from 1."""
 
     kind: str
     index: int
@@ -45,6 +46,10 @@ class Paths:
     flat: bool
     reach: int | None = None
     """Number of edges that a client can belong to: those with its shortest send times. None means all."""
+    link_s: Callable[[int, int], float] | None = None
+    """If `flat`, the send time of a client to one edge."""
+    hop: float = 1.0
+    """If `flat`, the part of a model that the access hop carries."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class MobilityRules:
     """How often clients move, join and leave, how many are absent at first, and how clusters are repaired.
 
     `rates` are per virtual second. `target` is the label distribution that a cluster should have; None means
-    that of all clients.
+    that of all clients. A `schedule` says who joins, leaves and moves when, and who is absent at first.
     """
 
     rates: Mapping[str, float]
@@ -62,16 +67,17 @@ class MobilityRules:
     heterogeneity_weight: float
     capacity: int | None
     target: Floats | None
+    schedule: Availability | None = None
 
 
 class Mobility(Stateful):
     """Decides which client belongs to which edge, and tells edges, world and cloud.
 
-    Moves, joins and leaves are Poisson processes over virtual time. Their times and clients depend only on
-    the seed and on earlier joins and leaves, so all methods see the same changes.
+    Moves, joins and leaves are Poisson processes over virtual time, or follow a schedule. Drawn times and
+    clients depend only on the seed and on earlier joins and leaves, so all methods see the same changes.
     """
 
-    STATE = ("moved", "steps", "counts", "repairs", "level_s", "level_until")
+    STATE = ("moved", "done", "steps", "counts", "repairs", "level_s", "level_until")
 
     def __init__(
         self,
@@ -97,10 +103,14 @@ class Mobility(Stateful):
         place = homes([edge.everyone for edge in edges], clients)
         home = place.copy()
         home[rng(seed, "mobility", "absent").choice(clients, size=rules.absent, replace=False)] = ABSENT
+        if rules.schedule is not None:
+            home[rules.schedule.absent] = ABSENT
         self.membership = Membership(place, home)
         self.placement = self._placement()
         self.send_s = paths.at_first()
-        self.moved: dict[int, int] = {}  # the last move of each client that moved
+        self.moved: dict[int, int] = {}  # the last drawn move of each client that moved
+        self.done = 0  # events of the schedule that have happened
+        self.measured_s: dict[tuple[int, int], float] = {}  # links that the schedule changed
         self.steps: dict[int, int] = {}  # local steps so far of each client outside all clusters
         self.counts = dict.fromkeys((*COUNTED.values(), "switches"), 0)
         self.repairs: list[dict[str, Any]] = []
@@ -112,12 +122,17 @@ class Mobility(Stateful):
 
     def first(self) -> list[tuple[float, Change]]:
         """Return the first event of each kind, and when it is due."""
-        kinds = [*self.rates, *(["repair"] if self.rules.repair_s is not None else [])]
-        return [self.following(Change(kind, 0), 0.0) for kind in kinds]
+        kinds = [*self.rates, *(["repair"] if self.rules.repair_s is not None else []), "given"]
+        nexts = [self.following(Change(kind, 0), 0.0) for kind in kinds]
+        return [each for each in nexts if each is not None]
 
-    def following(self, change: Change, now: float) -> tuple[float, Change]:
-        """Return the event of the same kind after this one, and when it is due."""
-        index = change.index + 1
+    def following(self, change: Change, now: float) -> tuple[float, Change] | None:
+        """Return the event of the same kind after this one, and when it is due; None if it was the last."""
+        index, schedule = change.index + 1, self.rules.schedule
+        if change.kind == "given":
+            if schedule is None or index > len(schedule):
+                return None
+            return float(schedule.time_s[index - 1]), Change("given", index)
         if change.kind == "repair" and self.rules.repair_s is not None:
             return index * self.rules.repair_s, Change("repair", index)
         gap_s = rng(self.seed, "mobility", change.kind, "gap", index).exponential(1 / self.rates[change.kind])
@@ -128,6 +143,8 @@ class Mobility(Stateful):
         self.level_s, self.level_until = self._level_s(now), now
         if change.kind == "repair" and self.placement is not None:
             return self._repair(self.placement, now)
+        if change.kind == "given" and self.rules.schedule is not None:
+            return self._follow(self.rules.schedule, change.index - 1, now)
         members = self.membership
         candidates = members.absent() if change.kind == "join" else members.present()
         if len(candidates) <= (change.kind == "leave"):  # no candidate; the last client never leaves
@@ -138,9 +155,10 @@ class Mobility(Stateful):
         if change.kind == "move":
             self.moved[client] = change.index
             self._put(client, change.index)
-            if members.place[client] != ABSENT:
-                place = int(members.place[client])
-                self._refresh(place, self.edges[place].everyone)
+            if self.placement is not None and not np.isfinite(self.send_s[edge, client]):  # out of its reach
+                edge = self.placement.cheapest(client, self._latency_ms(client))
+                self._assign(client, edge)
+            self._renew(client)
         elif change.kind == "leave":
             self._assign(client, ABSENT)
         else:
@@ -186,8 +204,50 @@ class Mobility(Stateful):
         self.send_s = self.paths.at_first()
         for client, move in self.moved.items():
             self._put(client, move)
+        self.measured_s = {}
+        if self.rules.schedule is not None:
+            for row in range(self.done):
+                self._relink(self.rules.schedule, row)
         for edge in self.edges:
             self._refresh(edge.edge, edge.everyone)
+
+    def _follow(self, schedule: Availability, row: int, now: float) -> list[EdgeEffect | ClusterChange]:
+        """Apply an event of the schedule and return its effects."""
+        client, kind, edge = int(schedule.client[row]), EVENTS[schedule.kind[row]], int(schedule.edge[row])
+        self.done = row + 1
+        self._relink(schedule, row)
+        home = int(self.membership.home[client])
+        if kind == "leave":
+            self._assign(client, ABSENT)
+            edge = home
+        else:
+            if self.placement is None:
+                edge = client
+            elif edge == ABSENT:
+                edge = self.placement.cheapest(client, self._latency_ms(client))
+            if edge != home:
+                self._assign(client, edge)
+            self._renew(client)
+        self.counts[COUNTED[kind]] += 1
+        self.log(now, kind, {"client": client, "edge": edge})
+        return self._settle(now)
+
+    def _relink(self, schedule: Availability, row: int) -> None:
+        """Set the send time of a client that an event of the schedule changes."""
+        client, edge, send_ms = int(schedule.client[row]), int(schedule.edge[row]), schedule.send_ms[row]
+        if not np.isnan(send_ms):
+            self.measured_s[client, edge] = float(send_ms) / 1e3 * self.paths.hop
+            if not self.paths.flat:
+                self.send_s[edge, client] = self.measured_s[client, edge]
+        if self.paths.link_s is not None and edge != ABSENT:  # a flat client goes over the edge it is at
+            at_first = self.paths.link_s(client, edge)
+            self.send_s[client] = self.measured_s.get((client, edge), at_first)
+
+    def _renew(self, client: int) -> None:
+        """Tell the world the new send time of a client that is in a cluster."""
+        place = int(self.membership.place[client])
+        if place != ABSENT:
+            self._refresh(place, self.edges[place].everyone)
 
     def _repair(self, placement: Placement, now: float) -> list[EdgeEffect | ClusterChange]:
         before = self._total_js()
@@ -246,6 +306,8 @@ class Mobility(Stateful):
         """Tell the world the clients of a cluster and their send times."""
         cluster = np.array(members, dtype=np.int64)
         send_s = self.send_s[cluster] if self.paths.flat else self.send_s[edge, cluster]
+        # A client that moved out of reach ends its lease at the old speed, and then leaves.
+        send_s = np.where(np.isfinite(send_s), send_s, self.world.send_s[cluster])
         self.world.recluster(edge, cluster, send_s)
 
     def _put(self, client: int, move: int) -> None:

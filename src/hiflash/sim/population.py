@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hiflash.config import Config
 from hiflash.core.association.strategies import Clusters, js_per_edge
-from hiflash.data import Dataset, Partition, label_counts, own_indices, partition
+from hiflash.data import Dataset, Partition, hold_out, label_counts, own_indices, partition
+from hiflash.data.federation import FederationData, read_federation
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 from hiflash.sim.clusters import cluster_clients
@@ -26,6 +27,8 @@ class Population:
     """The clients of a federation.
 
     In a flat method each of `clusters` has one client. `edge_clusters` are always the clusters of the edges.
+    `labels` counts each client's samples by category (`Dataset.categories`). `held_out` has the samples of
+    each client that are not trained on; it is empty unless `evaluate.clients` is set.
     """
 
     examples: np.ndarray
@@ -35,6 +38,8 @@ class Population:
     split: Partition
     labels: np.ndarray | None
     resources: Resources
+    measured: FederationData | None
+    held_out: list[np.ndarray] = field(default_factory=list)
 
     def js_per_edge(self, clusters: Clusters) -> list[float]:
         """Return the divergence of each edge's labels from those of all clients; empty without labels."""
@@ -45,8 +50,13 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
     """Return the clients of a configuration; `values` is the size of the model that they send."""
     clients = config.federation.clients
     features = FEATURES if data is None else int(np.prod(data.x.shape[1:]))
-    labels = None
-    if data is None:
+    measured = read_federation(config.federation.files) if config.federation.files else None
+    labels, held_out = None, list[np.ndarray]()
+    if config.trainer == "none" and measured is not None and measured.held is not None:
+        # Nothing is trained, so a dataset is asked for nothing but the shape of its samples.
+        split = Partition([], 0.0, "given")
+        examples, labels = measured.held, measured.labels
+    elif data is None:
         split = Partition([], 0.0, "none")
         examples = np.full(clients, EXAMPLES)
     elif config.cloud.schedule == "centralized":
@@ -54,21 +64,56 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
         examples = np.array([len(data.y)])
     else:
         split = _split(config, data, indices)
+        if config.evaluate.clients:
+            split, held_out = hold_out(split, config.evaluate.clients, rng(config.seed, "held out"))
         examples = np.array([len(part) for part in split.indices])
-        labels = label_counts(data.y, split.indices, data.classes)
-    resources = draw_resources(config, examples, features, values)
+        category, categories = data.categories()
+        labels = label_counts(category, split.indices, categories)
+        if measured is not None:
+            _check_partition(measured, split, examples, labels)
+    resources = draw_resources(config, examples, features, values, measured)
     centralized = config.cloud.schedule == "centralized"
     edge_clusters = [[0]] if centralized else cluster_clients(config, resources, labels)
     clusters = [[client] for client in range(clients)] if config.federation.flat else edge_clusters
-    return Population(examples, features, clusters, edge_clusters, split, labels, resources)
+    return Population(
+        examples, features, clusters, edge_clusters, split, labels, resources, measured, held_out
+    )
+
+
+def _check_partition(
+    measured: FederationData, split: Partition, examples: np.ndarray, labels: np.ndarray
+) -> None:
+    """Refuse given samples or labels that are not those of the training data."""
+    for name, there, here in (
+        ("samples", measured.samples, examples),
+        ("labels", measured.labels, labels),
+    ):
+        if there is None or (there.shape == here.shape and (there == here).all()):
+            continue
+        if there.shape != here.shape:
+            told = f"{there.shape[1]} classes, and the training data have {here.shape[1]}"
+        else:
+            client = int(np.argwhere(there != here)[0][0])
+            told = f"{there[client]} for client {client}, and {split.name} gives it {here[client]}"
+        raise ConfigError(
+            f'{measured.origin(name)}: {name} has {told}; leave it out, or use trainer = "none", which takes '
+            "samples and labels as they are given"
+        )
 
 
 def _split(config: Config, data: Dataset, indices: Sequence[Any] | None) -> Partition:
     clients = config.federation.clients
     if indices is None:
         stream = rng(config.seed, "partition")
+        category, categories = data.categories()
         return partition(
-            config.data.partition, data.y, clients, stream, classes=data.classes, writers=data.writers
+            config.data.partition,
+            category,
+            clients,
+            stream,
+            classes=categories,
+            groups=data.groups,
+            config=config,
         )
     if len(indices) != clients:
         raise ConfigError(

@@ -1,10 +1,10 @@
-"""The compute and send times of every client, drawn from the configured ranges."""
+"""The compute and send times of every client: measured, or drawn from the configured ranges."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -13,12 +13,14 @@ import numpy.typing as npt
 from hiflash.config import Config
 from hiflash.core.association.membership import homes
 from hiflash.core.cost import compute_seconds, send_seconds
+from hiflash.data.federation import FederationData
 from hiflash.seeding import rng
 from hiflash.sim.draws import CHUNK, uniform_at
 
-__all__ = ["Resources", "draw_resources", "local_steps", "step_samples"]
+__all__ = ["MeasuredResources", "Resources", "draw_resources", "local_steps", "step_samples"]
 
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,12 @@ class Resources:
                 np.maximum(part, drawn[: len(part)], out=part)
         return send_seconds(self.values, self._hz(best), self.snr_db)
 
+    def link_s(self, client: int, edge: int) -> float:
+        """Return the seconds that one client takes to send a model to one edge."""
+        key = self._stream(edge).bit_generator.state["state"]["key"]
+        drawn = uniform_at(np.array([key]), np.array([0]), np.array([client]))
+        return float(send_seconds(self.values, self._hz(drawn), self.snr_db)[0])
+
     def all_send_s(self) -> Floats:
         """Return the seconds to send a model for all pairs, `[edges, clients]`."""
         return np.stack([self.send_s(edge) for edge in range(self.edges)])
@@ -79,6 +87,24 @@ class Resources:
             np.add(self.compute_s, self.send_s(edge), out=latency_s[edge])
         return latency_s
 
+    @property
+    def reachable(self) -> Mask | None:
+        """Return which edge reaches which client, `[edges, clients]`; None if all reach all."""
+        return None
+
+    def best_edges(self) -> npt.NDArray[np.int64]:
+        """Return the edge that every client reaches best."""
+        best, edges = np.full(len(self.compute_s), np.inf), np.zeros(len(self.compute_s), np.int64)
+        for edge in range(self.edges):
+            send_s = self.send_s(edge)
+            edges[send_s < best] = edge
+            np.minimum(best, send_s, out=best)
+        return edges
+
+    def usual_send_s(self, clusters: Sequence[Sequence[int]]) -> Floats:
+        """Return the seconds every client takes under the random association, whose clusters these are."""
+        return self.own_send_s(clusters)
+
     def _stream(self, edge: int) -> np.random.Generator:
         """Return the stream that holds a number in [0, 1) for each client: its bandwidth to the edge."""
         return rng(self.seed, "bandwidth", edge)
@@ -88,19 +114,85 @@ class Resources:
         return 1e6 * (low + (high - low) * drawn)
 
 
-def draw_resources(config: Config, examples: npt.NDArray[np.int64], features: int, values: int) -> Resources:
-    """Return the resources of clients that hold `examples` samples of `features` numbers each."""
+@dataclass(frozen=True)
+class MeasuredResources(Resources):
+    """Resources whose send times were measured: `to_edges_s` is `[edges, clients]`, infinite out of reach."""
+
+    to_edges_s: Floats
+
+    def send_s(self, edge: int) -> Floats:
+        """Return the seconds every client takes to send a model to one edge."""
+        to_edge_s: Floats = self.to_edges_s[edge]
+        return to_edge_s
+
+    def own_send_s(self, clusters: Sequence[Sequence[int]]) -> Floats:
+        """Return the seconds every client takes to send a model to the edge whose cluster it is in."""
+        clients = len(self.compute_s)
+        own_s: Floats = self.to_edges_s[homes(clusters, clients), np.arange(clients)]
+        return own_s
+
+    @cached_property
+    def best_send_s(self) -> Floats:
+        """Return the seconds every client takes to send a model to the edge that it reaches best."""
+        best_s: Floats = self.to_edges_s.min(axis=0)
+        return best_s
+
+    def link_s(self, client: int, edge: int) -> float:
+        """Return the seconds that one client takes to send a model to one edge."""
+        return float(self.to_edges_s[edge, client])
+
+    def all_send_s(self) -> Floats:
+        """Return the seconds to send a model for all pairs, `[edges, clients]`."""
+        return self.to_edges_s.copy()
+
+    def moved_send_s(self, move: int) -> Floats:
+        """Return the seconds to each edge after a move: those of a client at the new place, drawn."""
+        there = int(rng(self.seed, "place after move", move).integers(len(self.compute_s)))
+        there_s: Floats = self.to_edges_s[:, there]
+        return there_s
+
+    @cached_property
+    def reachable(self) -> Mask | None:
+        """Return which edge reaches which client, `[edges, clients]`; None if all reach all."""
+        mask = np.isfinite(self.to_edges_s)
+        return None if mask.all() else mask
+
+    def usual_send_s(self, clusters: Sequence[Sequence[int]]) -> Floats:
+        """Return the mean seconds of every client to the edges that it reaches: at random, one of them."""
+        if self.reachable is None:
+            return self.own_send_s(clusters)
+        reached_s = np.where(self.reachable, self.to_edges_s, 0.0).sum(axis=0)
+        mean_s: Floats = reached_s / self.reachable.sum(axis=0)
+        return mean_s
+
+
+def draw_resources(
+    config: Config,
+    examples: npt.NDArray[np.int64],
+    features: int,
+    values: int,
+    measured: FederationData | None = None,
+) -> Resources:
+    """Return the resources of clients that hold `examples` samples of `features` numbers each.
+
+    What was `measured` is not drawn.
+    """
     resources, clients = config.resources, len(examples)
     held, which = np.unique(examples, return_inverse=True)
     steps = np.array([local_steps(config, count) for count in held.tolist()], dtype=np.float64)[which]
     low, high = resources.f_ghz
+    f_ghz = rng(config.seed, "f").uniform(low, high, clients)
+    if measured is not None and measured.f_ghz is not None:
+        f_ghz = measured.f_ghz
     compute_s = compute_seconds(
         steps,
         step_samples(examples, config.client.batch) * float(features * 8),
         np.full(clients, resources.cycles_per_bit),
-        1e9 * rng(config.seed, "f").uniform(low, high, clients),
+        1e9 * f_ghz,
     )
-    return Resources(
+    if measured is not None and measured.step_ms is not None:
+        compute_s = steps * measured.step_ms / 1e3
+    drawn = Resources(
         compute_s,
         config.federation.edges,
         values,
@@ -108,6 +200,25 @@ def draw_resources(config: Config, examples: npt.NDArray[np.int64], features: in
         resources.snr_db,
         config.seed,
     )
+    return drawn if measured is None else with_measured_links(drawn, measured)
+
+
+def with_measured_links(drawn: Resources, measured: FederationData) -> Resources:
+    """Return resources with the links that were measured, or the same if none were."""
+    latency_ms, bandwidth_mbps, send_ms = measured.latency_ms, measured.bandwidth_mbps, measured.send_ms
+    if send_ms is not None:
+        to_edges_s = send_ms.T / 1e3
+    elif bandwidth_mbps is not None:
+        with np.errstate(divide="ignore"):  # no bandwidth: the model never arrives
+            to_edges_s = drawn.values * 32 / (bandwidth_mbps.T * 1e6)
+        if latency_ms is not None:
+            to_edges_s += latency_ms.T / 1e3
+    elif latency_ms is not None:
+        to_edges_s = drawn.all_send_s() + latency_ms.T / 1e3
+    else:
+        return drawn
+    known = {each.name: getattr(drawn, each.name) for each in fields(Resources)}
+    return MeasuredResources(**known, to_edges_s=np.ascontiguousarray(to_edges_s))
 
 
 def step_samples(examples: npt.NDArray[np.int64], batch: int) -> Floats:

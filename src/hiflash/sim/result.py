@@ -73,6 +73,15 @@ class Result:
     rejections: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     mobility: dict[str, Any] = field(default_factory=dict)
+    task: str = "classification"
+    metric: str = "accuracy"
+    metric_better: str = "higher"
+    metric_unit: str = "share"
+    scores: dict[str, float | None] = field(default_factory=dict)
+    best: float | None = None
+    chance: float | None = None
+    clients: dict[str, Any] = field(default_factory=dict)
+    client_metrics: dict[str, float] = field(default_factory=dict)
     agent: str | None = None
     path: Path | None = None
     weights: Weights = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)

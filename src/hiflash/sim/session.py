@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hiflash.core.metrics import ACCURACY, LOSS, Metric
 from hiflash.core.state import Stateful
 from hiflash.messages import Weights
 
 __all__ = ["TARGETS", "Engine", "Goals", "Hooks", "Session"]
 
-TARGETS = (0.7, 0.8, 0.85, 0.9, 0.95)
+TARGETS = (0.7, 0.8, 0.85, 0.9, 0.95)  # of accuracy; another metric has no scale of its own
 STABLE = 5  # consecutive evaluations whose mean must reach a target
 PROGRESS_S = 0.2
 MANY_REJECTED = 10  # fewer may happen by chance: one client diverges, or an attack is tried
@@ -39,6 +40,11 @@ class Engine(Protocol):
     @property
     def clusters(self) -> list[list[int]]:
         """Return the clients that belong to each edge."""
+        ...
+
+    @property
+    def kept(self) -> Mapping[int, Weights]:
+        """Return the values that clients do not share, by client."""
         ...
 
     def start(self) -> None:
@@ -80,14 +86,17 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Goals:
-    """The communications between evaluations, and the accuracy that ends the run.
+    """The communications between evaluations, and the value of `metric` that ends the run.
 
-    `chance` is the accuracy of a model that always gives the most frequent answer, None if unknown.
+    `chance` is the metric of a model that always gives the same answer, None if unknown. `metrics` names what
+    an evaluation returns, in order.
     """
 
     every: int
     target: float | None
     chance: float | None = None
+    metric: Metric = ACCURACY
+    metrics: tuple[Metric, ...] = (ACCURACY, LOSS)
 
 
 def _quiet(*_: Any) -> None:
@@ -113,7 +122,7 @@ class Session(Stateful):
     def __init__(
         self,
         engine: Engine,
-        evaluate: Callable[[Weights], tuple[float, float]] | None,
+        evaluate: Callable[[Weights], tuple[float, ...]] | None,
         goals: Goals,
         hooks: Hooks | None = None,
     ) -> None:
@@ -122,14 +131,15 @@ class Session(Stateful):
         self.goals = goals
         self.hooks = hooks or Hooks()
         self._goal = None if goals.target is None else str(goals.target)
-        wanted = sorted({*TARGETS, *([] if goals.target is None else [goals.target])})
+        usual = TARGETS if goals.metric.name == "accuracy" else ()
+        wanted = sorted({*usual, *([] if goals.target is None else [goals.target])})
         self.evaluations: list[dict[str, Any]] = []
         self.targets: dict[str, dict[str, Any] | None] = {str(goal): None for goal in wanted}
         self.targets_stable: dict[str, dict[str, Any] | None] = dict(self.targets)
         self.evaluated = 0
         self.wall_s = 0.0
         self.started = False
-        self._tested: tuple[int, tuple[float, float]] | None = None
+        self._tested: tuple[int, tuple[float, ...]] | None = None
         self._shown = self._saved = 0.0
 
     def run(self) -> str | None:
@@ -170,13 +180,16 @@ class Session(Stateful):
 
     def status(self) -> dict[str, Any]:
         """Return the values for a live view."""
-        totals = self.engine.totals()
+        totals, metric = self.engine.totals(), self.goals.metric
         return {
             "communications": totals["communications"],
             "client_steps": totals["client_steps"],
             "virtual_s": totals["virtual_s"],
             "version": self.engine.version,
-            "accuracy": self.evaluations[-1]["accuracy"] if self.evaluations else None,
+            metric.name: self.evaluations[-1][metric.name] if self.evaluations else None,
+            "metric": metric.name,
+            "metric_better": metric.better,
+            "metric_unit": metric.unit,
             "staleness": self.engine.figures()["staleness"]["mean"],
             "target": self.goals.target,
             "fraction": min(1.0, max(self.engine.used().values())),
@@ -201,7 +214,8 @@ class Session(Stateful):
     def over(self) -> str | None:
         """Return the reason for the stop, None if the run goes on."""
         if self.reached:
-            return f"target {self.goals.target} reached"
+            metric = "" if self.goals.metric == ACCURACY else f"{self.goals.metric.name} "
+            return f"target {metric}{self.goals.target} reached"
         for budget, share in self.engine.used().items():
             if share >= 1:
                 return f"{budget} used up"
@@ -216,13 +230,14 @@ class Session(Stateful):
         for reason, count in self.engine.figures()["rejections"].items():
             if count >= MANY_REJECTED:
                 found.append(f"{count:,} updates did not count: {REASONS.get(reason, reason)}")
-        chance = self.goals.chance
+        chance, metric = self.goals.chance, self.goals.metric
         if last is not None and chance is not None and len(self.evaluations) >= STABLE:
-            best = max(row["accuracy"] for row in self.evaluations[-STABLE:])
+            best = metric.best(row[metric.name] for row in self.evaluations[-STABLE:])
             first_loss, loss = self.evaluations[0]["loss"], last["loss"]
             falling = None not in (first_loss, loss) and loss < first_loss  # slow, but it learns
-            if best <= chance and not falling:
-                found.append(f"did not learn: accuracy {best:.1%}, always the same answer gives {chance:.1%}")
+            if best is not None and metric.reached(chance, best) and not falling:
+                got, same = metric.text(best), metric.text(chance)
+                found.append(f"did not learn: {metric.name} {got}, always the same answer gives {same}")
         return found
 
     def _evaluated_now(self) -> bool:
@@ -237,19 +252,21 @@ class Session(Stateful):
         version = self.engine.version
         if self._tested is None or self._tested[0] != version:
             self._tested = (version, self.evaluate(self.engine.weights))
-        accuracy, loss = self._tested[1]
-        known = loss if math.isfinite(loss) else None  # JSON has no NaN
-        row = {**self.engine.totals(), "version": version, "accuracy": accuracy, "loss": known}
+        row = {**self.engine.totals(), "version": version}
+        for each, value in zip(self.goals.metrics, self._tested[1], strict=True):
+            row[each.name] = value if math.isfinite(value) else None  # JSON has no NaN
         self.evaluations.append(row)
         self.hooks.log(row["virtual_s"], "evaluate", {k: v for k, v in row.items() if k != "virtual_s"})
-        recent = [evaluation["accuracy"] for evaluation in self.evaluations[-STABLE:]]
-        mean = sum(recent) / len(recent)
+        metric = self.goals.metric
+        recent = [evaluation[metric.name] for evaluation in self.evaluations[-STABLE:]]
+        mean = None if None in recent else sum(recent) / len(recent)
         where = {
             name: row[name]
             for name in ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
         }
         for goal in self.targets:
-            if self.targets[goal] is None and accuracy >= float(goal):
+            if self.targets[goal] is None and metric.reached(recent[-1], float(goal)):
                 self.targets[goal] = where
-            if self.targets_stable[goal] is None and len(recent) == STABLE and mean >= float(goal):
+            stable = len(recent) == STABLE and metric.reached(mean, float(goal))
+            if self.targets_stable[goal] is None and stable:
                 self.targets_stable[goal] = where

@@ -92,6 +92,7 @@ class Simulator(Stateful):
         self.heap: list[tuple[float, int, SimulatorEvent]] = []
         self.counter = 0
         self.timelines: dict[int, Timeline] = {}  # by lease, until its upload arrives
+        self._metrics: Mapping[str, float] = {}  # of the upload that is arriving
 
     def start(self) -> None:
         """Let every edge that has a client check in at time zero."""
@@ -130,6 +131,11 @@ class Simulator(Stateful):
     def totals(self) -> dict[str, Any]:
         """Return the coordinates of an evaluation."""
         return self.ledger.totals(self.now)
+
+    @property
+    def kept(self) -> Mapping[int, Weights]:
+        """Return the values that clients do not share, by client."""
+        return self.training.kept
 
     @property
     def clusters(self) -> list[list[int]]:
@@ -270,7 +276,8 @@ class Simulator(Stateful):
     def _change(self, change: Change) -> None:
         if self.mobility is None:
             raise ProtocolError("clients move, join and leave only with mobility")
-        self._push(*self.mobility.following(change, self.now))
+        if (following := self.mobility.following(change, self.now)) is not None:
+            self._push(*following)
         self._from_edge(self.mobility.handle(change, self.now))
 
     def _grant(self, grant: Grant) -> None:
@@ -336,17 +343,16 @@ class Simulator(Stateful):
         self._from_edge(edge.handle(report))
 
     def _arrive(self, upload: Upload) -> None:
-        edge, lease_id, check_in = upload.edge, upload.lease_id, upload.check_in
-        model, examples, finished = upload.weights, upload.examples, None
+        lease_id, finished = upload.lease_id, None
         if not self.cloud.stale(lease_id):
             rounds = len(self.timelines[lease_id].rounds)
             finished = self.training.finish(upload, self.cloud.leases[lease_id], rounds, self.now)
             if finished is None:
                 self.ledger.rejections["not finite"] += 1
-                self._give_up(Abandon(edge, lease_id, check_in, self.now))
+                self._give_up(Abandon(upload.edge, lease_id, upload.check_in, self.now))
                 return
-            model, examples = finished.model, finished.examples
-        self._hand_in(Upload(edge, lease_id, model, examples, check_in, self.now), finished)
+            upload = finished.fill(upload)
+        self._hand_in(replace(upload, now=self.now), finished)
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
@@ -367,7 +373,9 @@ class Simulator(Stateful):
         effects = self.cloud.handle(replace(last, check_in=None) if apart else last)
         if finished is not None and self.cloud.verdicts[last.lease_id].status != "rejected":
             self.training.settled(last.edge, finished)
+        self._metrics = {} if finished is None else finished.metrics
         self._from_cloud(effects)
+        self._metrics = {}
         if apart and again is not None:
             self._ask_again(again)
 
@@ -379,11 +387,12 @@ class Simulator(Stateful):
             self._from_edge(self.mobility.returned(check_in, self.now))
 
     def _verdict(self, verdict: Verdict) -> None:
-        self.ledger.arrived(verdict)
+        self.ledger.arrived(verdict, self._metrics)
         self.training.drop(verdict.lease_id)
         self.training.drop_stale(self.cloud)  # this upload may have made other leases too stale
         self._log("upload", edge=verdict.edge, lease=verdict.lease_id, status=verdict.status,
-                  staleness=verdict.staleness, version=verdict.version, reason=verdict.reason)  # fmt: skip
+                  staleness=verdict.staleness, version=verdict.version, reason=verdict.reason,
+                  **({"metrics": dict(self._metrics)} if self._metrics else {}))  # fmt: skip
         edge = self.edges[verdict.edge]
         # If the lease ended while its edge still ran, the verdict is older than the upload.
         took_s = verdict.now - edge.sent_at if verdict.now >= edge.sent_at else None

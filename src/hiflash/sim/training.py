@@ -8,8 +8,8 @@ client task is pure, so its result does not depend on when it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hiflash.core.cloud import Cloud, Lease
@@ -18,24 +18,36 @@ from hiflash.core.edge import Workloads
 from hiflash.core.state import Stateful
 from hiflash.errors import ProtocolError
 from hiflash.execute.executor import Executor, PendingModel, begin, resolve
-from hiflash.messages import Model, Promise, Round, Upload, Weights
+from hiflash.messages import Extra, Model, Promise, Round, Upload, Weights
 
 __all__ = ["Finished", "NoTraining", "RealTraining", "StandIn"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
-    """An upload as it reaches the cloud; `left` is the part that compression left for the next upload."""
+    """An upload as it reaches the cloud; `left` is the part that compression left for the next upload.
+
+    `states` become those of the clients if the cloud accepts the upload.
+    """
 
     model: Model
     examples: int
     left: Weights | None = None
+    steps: float = 1.0
+    extra: Extra = field(default_factory=dict)
+    states: Mapping[int, Extra] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def fill(self, upload: Upload) -> Upload:
+        """Return the upload of an edge with this content."""
+        return replace(upload, weights=self.model, examples=self.examples, steps=self.steps, extra=self.extra)
 
 
 class NoTraining(Stateful):
     """No training, only timing: an upload holds the granted model."""
 
     trains = False
+    kept: Mapping[int, Weights] = {}  # the values that clients do not share
 
     def start(
         self, opened: Round, clients: Sequence[int], quorum: int, due: float, *, wanted: bool
@@ -73,9 +85,12 @@ class StandIn(NoTraining):
 
 
 class RealTraining(NoTraining):
-    """Clients train on an executor. `kept` has the values that clients do not share, such as BatchNorm's."""
+    """Clients train on an executor. `kept` has the values that clients do not share, such as BatchNorm's.
 
-    STATE = ("kept",)
+    `states` are what the clients' algorithm keeps on them.
+    """
+
+    STATE = ("kept", "states")
     trains = True
 
     def __init__(self, executor: Executor, workloads: Workloads, uplink: Uplink) -> None:
@@ -83,6 +98,7 @@ class RealTraining(NoTraining):
         self.workloads = workloads
         self.uplink = uplink
         self.kept: dict[int, Weights] = {}
+        self.states: dict[int, Extra] = {}
 
     def start(
         self, opened: Round, clients: Sequence[int], quorum: int, due: float, *, wanted: bool
@@ -98,6 +114,8 @@ class RealTraining(NoTraining):
             quorum=quorum,
             base=opened.model,
             kept={task.client: self.kept[task.client] for task in work if task.client in self.kept},
+            states={task.client: self.states[task.client] for task in work if task.client in self.states},
+            extra=opened.extra,
         )
         if wanted and len(work) >= quorum:
             begin(model, self.executor, due)
@@ -113,10 +131,19 @@ class RealTraining(NoTraining):
         # Only now: a stale upload may never be computed, so it must leave no trace.
         self.kept.update(model.kept)
         weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
-        return Finished(weights, sum(model.examples.values()), left)
+        return Finished(
+            weights,
+            sum(model.examples.values()),
+            left,
+            model.steps,
+            model.extra,
+            model.states,
+            model.metrics,
+        )
 
     def settled(self, edge: int, finished: Finished) -> None:
-        """Keep the part of an upload that compression left out, now that the cloud has accepted the rest."""
+        """Keep the clients' new states and the part that compression left out: the upload is accepted."""
+        self.states.update(finished.states)
         if finished.left is not None:
             self.uplink.keep(edge, finished.left)
 
@@ -131,7 +158,7 @@ class RealTraining(NoTraining):
                 self.executor.drop(lease_id)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the values that clients do not share, and those that compression left out."""
+        """Return what clients keep, and the values that compression left out."""
         return super().snapshot() | {"uplink": self.uplink.snapshot()}
 
     def restore(self, state: Any) -> None:

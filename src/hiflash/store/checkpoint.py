@@ -49,7 +49,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
         if isinstance(value, np.ndarray):
             if id(value) not in names:
                 names[id(value)] = f"a{len(names)}"
-                arrays[names[id(value)]] = np.ascontiguousarray(value)
+                arrays[names[id(value)]] = np.require(value, requirements="C")  # a number stays one
             return {"array": names[id(value)]}
         if isinstance(value, list):
             return [encode(item) for item in value]

@@ -18,7 +18,15 @@ from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.store.checksums import check_file, file_sha256, write_sums
 from hiflash.store.files import remedy, remove_leftovers, storing, write_atomic
 
-__all__ = ["RunDirectory", "check_config", "check_name", "claimed", "is_finished", "read_result_file"]
+__all__ = [
+    "RunDirectory",
+    "check_config",
+    "check_name",
+    "claimed",
+    "is_finished",
+    "read_events",
+    "read_result_file",
+]
 
 LOCK = ".lock"
 CHUNK = 8192  # bytes of events that are hashed and written at once
@@ -53,6 +61,12 @@ def read_result_file(path: Path) -> dict[str, Any]:
     if not isinstance(numbers, dict):
         raise DamageError(f"{file} is damaged (it holds no object); {REMAKE}")
     return numbers
+
+
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a finished run's `events.jsonl`, or say that it is damaged."""
+    check_file(path, "events.jsonl", f"remove {path} and run it again")
+    yield from _rows(path / "events.jsonl")
 
 
 def check_config(path: Path) -> None:
@@ -164,6 +178,10 @@ class RunDirectory:
             self._events.truncate(self._length)
         return state
 
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows up to the checkpoint that was loaded."""
+        yield from _rows(self._file)
+
     def finish(self, result: Mapping[str, Any], model: bytes | None) -> None:
         """Write the model, if any, and the result last: it marks the run as complete."""
         text = json.dumps(result, indent=1) + "\n"
@@ -228,6 +246,15 @@ class RunDirectory:
                 f"{self._file} is damaged: its first {length} bytes do not match the checkpoint; "
                 "remove its folder and run again"
             )
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with file.open("rb") as lines:
+            for line in lines:
+                yield json.loads(line)
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamageError(f"{file} is damaged ({error}); remove {file.parent} and run it again") from error
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Checks what a user's program passes to `run`, `resume`, `compare`, `sweep` and `calibrate`.
+"""Checks what a user's program passes to `run`, `compare` and the other public calls.
 
 A wrong argument is said to be wrong here, with the right form beside it, instead of failing far below. What
 a user's own function raises is not touched.
@@ -15,15 +15,20 @@ import numpy as np
 
 from hiflash.config import Config
 from hiflash.data import Dataset
+from hiflash.data.federation import FederationData
 from hiflash.errors import ConfigError
+from hiflash.sim.observer import Observer
 from hiflash.study.cells import MOST_CELLS
 
 __all__ = ["check_arguments"]
 
-NEEDED = ("folder", "processes", "fit_seeds", "check_seeds")
-CALLED = {"file": "config", "folder": "directory", "own_data": "data", "own_model": "model"}
+NEEDED = ("folder", "processes", "fit_seeds", "check_seeds", "episodes", "network", "surrogate", "fidelity",
+          "dynamics", "reward", "lambdas", "dataset")  # fmt: skip
+CALLED = {"file": "config", "folder": "directory", "own_data": "data", "own_model": "model",
+          "own_federation": "federation", "lambdas": "sweep", "dataset": "name",
+          "dynamics_list": "dynamics"}  # fmt: skip
+MOST_LAMBDA = 1e9
 PLAIN = (str, bytes, int, float, type(None))
-WATCHED = ("started", "progress", "finished")
 
 
 def check_arguments(**arguments: Any) -> None:
@@ -88,9 +93,34 @@ def _own_model(value: object) -> str | None:
     return None
 
 
+def _federation(value: object) -> str | None:
+    if isinstance(value, FederationData | Mapping):
+        return None
+    if _is_path(value):
+        return f'must be a FederationData or settings; a folder is federation={{"files": "{value}"}}'
+    return "must be a FederationData or a section of settings; FederationData(latency_ms=...) takes arrays"
+
+
+def _own_federation(value: object) -> str | None:
+    own = isinstance(value, FederationData)
+    return None if own else "must be the FederationData that the run was begun with"
+
+
 def _indices(value: object) -> str | None:
     lists = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
     return None if lists else "must be a list with the sample indices of every client, [[0, 5], [3, 4], ...]"
+
+
+def _train(value: object) -> str | None:
+    if not callable(value):
+        return "must be a function train(model, data, context)"
+    try:
+        inspect.signature(value).bind(None, None, None)
+    except TypeError as error:
+        return f"must take three arguments, train(model, data, context) ({error})"
+    except ValueError:  # a builtin does not say what it takes
+        return None
+    return None
 
 
 def _function(value: object) -> str | None:
@@ -101,11 +131,14 @@ def _processes(value: object) -> str | None:
     return None if _is_whole(value) and 1 <= value <= 1024 else "must be a whole number in 1..1024"
 
 
-def _watcher(value: object) -> str | None:
-    whole = not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in WATCHED)
-    return (
-        None if whole else f"must have the methods {', '.join(WATCHED)}; derive it from study.cells.Watcher"
-    )
+def _observers(value: object) -> str | None:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        if all(isinstance(each, Observer | str) for each in value):
+            return None
+        kind = next(each for each in value if not isinstance(each, Observer | str))
+        if isinstance(kind, type) and issubclass(kind, Observer):
+            return f"must be a list of objects, like [{kind.__name__}()]"
+    return 'must be a list of hiflash.Observer objects and names of trackers, like [Mine(), "csv"]'
 
 
 def _seeds(value: object) -> str | None:
@@ -122,12 +155,52 @@ def _seed_list(value: object) -> str | None:
     return "must be a list of seeds, like [0, 1, 2]"
 
 
+def _choice_seeds(value: object) -> str | None:
+    none = isinstance(value, Sequence) and not isinstance(value, str | bytes) and not len(value)
+    return None if none else _seed_list(value)
+
+
 def _names(value: object) -> str | None:
     if isinstance(value, str):  # with commas
         return None
     if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
         return None
     return "must be a list of names"
+
+
+def _name(value: object) -> str | None:
+    return None if isinstance(value, str) else "must be a name"
+
+
+def _episodes(value: object) -> str | None:
+    return None if _is_whole(value) else "must be a whole number, like 150"
+
+
+def _surrogate(value: object) -> str | None:
+    if hasattr(value, "to_dict") and not isinstance(value, type):
+        return None
+    return None if _is_path(value) else 'must be "auto", a file of hiflash calibrate, or its Surrogate'
+
+
+def _agent(value: object) -> str | None:
+    if isinstance(value, Mapping):
+        named = all(isinstance(key, str) and isinstance(agent, str) for key, agent in value.items())
+        return None if named else 'must be agents by condition, like {"aware": "mine.safetensors"}'
+    return None if isinstance(value, str) else 'must be the name or file of an agent, like "auto"'
+
+
+def _lambdas(value: object) -> str | None:
+    if isinstance(value, str):
+        return None
+    numbers = isinstance(value, Sequence) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each <= MOST_LAMBDA
+        for each in value
+    )
+    return None if numbers else 'must be numbers from 0 to 1e9, like [0, 50, 100] or "0,50,...,1000"'
+
+
+def _mirror(value: object) -> str | None:
+    return None if isinstance(value, str) else 'must be a base URL, like "https://example.org/mnist/"'
 
 
 def _variants(value: object) -> str | None:
@@ -156,17 +229,36 @@ CHECKS: dict[str, Callable[[Any], str | None]] = {
     "own_data": _own_data,
     "model": _model,
     "own_model": _own_model,
+    "federation": _federation,
+    "own_federation": _own_federation,
     "indices": _indices,
+    "train": _train,
     "progress": _function,
     "pause": _function,
     "processes": _processes,
-    "watcher": _watcher,
+    "observers": _observers,
     "seeds": _seeds,
     "fit_seeds": _seed_list,
     "check_seeds": _seed_list,
     "methods": _names,
     "partitions": _names,
     "check_policies": _names,
+    "policies": _names,
+    "associations": _names,
+    "enforce": _names,
+    "dynamics_list": _names,
+    "strategies": _names,
+    "choice_seeds": _choice_seeds,
+    "episodes": _episodes,
+    "network": _name,
+    "fidelity": _name,
+    "dynamics": _name,
+    "reward": _name,
+    "surrogate": _surrogate,
+    "agent": _agent,
+    "lambdas": _lambdas,
+    "dataset": _name,
+    "mirror": _mirror,
     "variants": _variants,
     "grid": _grid,
     "by": _by,
@@ -174,11 +266,11 @@ CHECKS: dict[str, Callable[[Any], str | None]] = {
 
 
 def _is_path(value: object) -> bool:
-    """Return whether this can be a path; bytes cannot, and no name holds a zero."""
+    """Return whether this can be a path; bytes and nothing cannot, and no name holds a zero."""
     if not isinstance(value, str | os.PathLike):
         return False
     path = os.fspath(value)
-    return isinstance(path, str) and "\0" not in path
+    return isinstance(path, str) and path != "" and "\0" not in path
 
 
 def _is_whole(value: object) -> TypeGuard[int]:

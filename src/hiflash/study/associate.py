@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from hiflash.config import Config
+from hiflash.config.settings import given_settings
+from hiflash.core.association.membership import homes
 from hiflash.core.association.strategies import (
+    Clusters,
     js_per_edge,
     latency_per_edge_ms,
     mean_of_peopled,
     waiting_per_edge_ms,
 )
+from hiflash.data.federation import FederationData
 from hiflash.errors import ConfigError
 from hiflash.sim.clusters import cluster_clients, send_s
 from hiflash.sim.federation import survey
 from hiflash.store.files import write_atomic
+from hiflash.study.arguments import check_arguments
+from hiflash.study.cells import listed, saved, split_own
 
-__all__ = ["Row", "Study", "associate", "parse_sweep"]
+if TYPE_CHECKING:
+    from hiflash.config.typed import DataSettings, FederationSettings, ModelSettings, Settings
+
+__all__ = ["AssociationStudy", "Row", "associate", "chosen_strategies", "parse_sweep"]
 
 SWEPT = "heterogeneity"
 MOST = 1000  # values in a sweep
@@ -48,19 +58,29 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Study:
+class AssociationStudy:
     """The rows of all strategies and values of lambda, and the index of the chosen row."""
 
     title: str
     rows: list[Row]
     chosen: int | None
+    files: list[Path] = field(default_factory=list)
+    clusters: list[Clusters] = field(default_factory=list, repr=False)
+    """The clusters of every row."""
 
-    def save(self, folder: Path) -> None:
-        """Write the rows as JSON and the figure as PNG and PDF."""
+    def save(self, directory: Path) -> list[Path]:
+        """Write the rows as JSON and the figure as PNG and PDF, and return the paths."""
         from hiflash.report.association import draw_association
 
-        write_atomic(folder / "associate.json", json.dumps(self.to_json()) + "\n")
-        draw_association(self, folder / "associate")
+        write_atomic(directory / "associate.json", json.dumps(self.to_json()) + "\n")
+        return [directory / "associate.json", *draw_association(self, directory / "associate")]
+
+    def write_association(self, path: Path) -> None:
+        """Write the clusters of the only or the chosen row as an `association.csv` (docs/federation.md)."""
+        clusters = self.clusters[self.chosen or 0]
+        home = homes(clusters, sum(map(len, clusters))).tolist()
+        lines = ["client,edge", *(f"{client},{edge}" for client, edge in enumerate(home))]
+        write_atomic(path, "\n".join(lines) + "\n")
 
     def to_json(self) -> dict[str, Any] | list[dict[str, Any]]:
         """Return one object, or a list if there are several rows."""
@@ -71,16 +91,63 @@ class Study:
 
 
 def associate(
-    config: Config,
+    config: Config | str | Path | None = None,
     *,
-    strategies: Sequence[str],
-    sweep: Sequence[float] = (),
-    progress: Callable[[str, int], None] = lambda what, placed: None,
-) -> Study:
-    """Return the clusters of each strategy in numbers; `sweep` lists values of lambda.
+    strategies: Sequence[str] | None = None,
+    sweep: Sequence[float] | str = (),
+    directory: str | Path | None = None,
+    progress: Callable[[str, int], None] | None = None,
+    data: DataSettings | Mapping[str, Any] | None = None,
+    model: ModelSettings | Mapping[str, Any] | None = None,
+    federation: FederationData | FederationSettings | Mapping[str, Any] | None = None,
+    **settings: Unpack[Settings],
+) -> AssociationStudy:
+    """Return the clusters of each strategy in numbers, and save them if there is a `directory`.
 
-    `progress` gets the name of the current strategy and the number of clients placed so far.
+    `hiflash.associate(strategies=["random", "heterogeneity"], federation={"clients": 50}).rows`. Without
+    `strategies` it is `federation.association` if given, or else heterogeneity. `sweep` has values of lambda:
+    a list, or a text like "0,50,...,1000". `federation` may also be arrays of your own. `progress` gets the
+    name of the current strategy and the number of clients placed so far.
     """
+    check_arguments(
+        config=config,
+        strategies=strategies,
+        lambdas=sweep,
+        directory=directory,
+        progress=progress,
+        federation=federation,
+    )
+    given, _ = split_own({**settings}, None, None, federation, None)
+    sections = {"data": data, "model": model}
+    given |= {name: section for name, section in sections.items() if section is not None}
+    chosen, names = chosen_strategies(config, strategies, sweep, given)
+    study = _study(chosen, names, parse_sweep(sweep) if isinstance(sweep, str) else sweep, progress)
+    return saved(study, directory)
+
+
+def chosen_strategies(
+    config: Config | str | Path | None,
+    strategies: Sequence[str] | str | None,
+    sweep: Sequence[float] | str,
+    settings: Mapping[str, Any],
+) -> tuple[Config, list[str]]:
+    """Return the configuration of the first strategy, and all strategies."""
+    if isinstance(config, Config):
+        given = config.with_settings(settings).settings()
+    else:
+        given = given_settings(config, settings)
+    usual = SWEPT if sweep else str(given.get("federation.association", SWEPT))
+    names = listed("strategies", strategies or usual) or [usual]
+    above = {**settings, "federation.association": names[0]}
+    return (config.with_settings(above) if isinstance(config, Config) else Config.load(config, above)), names
+
+
+def _study(
+    config: Config,
+    strategies: Sequence[str],
+    sweep: Sequence[float],
+    progress: Callable[[str, int], None] | None,
+) -> AssociationStudy:
     if sweep and SWEPT not in strategies:
         raise ConfigError(f"a sweep varies lambda, and only {SWEPT} has one; add it to the strategies")
     jobs: list[tuple[str, Config]] = []
@@ -95,11 +162,13 @@ def associate(
             jobs.append((name, own))
     data, population = survey(jobs[0][1])
     labels, resources = population.labels, population.resources
-    rows = []
+    rows, found = [], []
     for what, own in jobs:
         begun = time.perf_counter()
-        clusters = cluster_clients(own, resources, labels, lambda placed, what=what: progress(what, placed))  # type: ignore[misc]
+        placing = (lambda placed: None) if progress is None else partial(progress, what)
+        clusters = cluster_clients(own, resources, labels, placing)
         seconds = time.perf_counter() - begun
+        found.append(clusters)
         latency_s = resources.compute_s + send_s(own, resources, clusters)
         name = own.federation.association
         rows.append(
@@ -115,7 +184,7 @@ def associate(
         )
     swept = [place for place, row in enumerate(rows) if row.strategy == SWEPT]
     title = f"{data.name if data else 'no data'}, {population.split.name}"
-    return Study(title, rows, _choose(rows, swept) if sweep else None)
+    return AssociationStudy(title, rows, _choose(rows, swept) if sweep else None, clusters=found)
 
 
 def _choose(rows: Sequence[Row], places: Sequence[int]) -> int:

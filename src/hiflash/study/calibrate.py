@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config import Config
 from hiflash.config.settings import hiflash_settings
@@ -14,8 +14,12 @@ from hiflash.control.surrogate.rehearsal import Rehearsal
 from hiflash.errors import ConfigError
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, Watcher, listed, make_cells, policy_settings, seed_numbers
+from hiflash.study.cells import Cell, listed, make_cells, policy_settings, saved, seed_numbers
+from hiflash.study.observers import Observers
 from hiflash.study.run_cells import run_cells
+
+if TYPE_CHECKING:
+    from hiflash.config.typed import AllSettings
 
 __all__ = ["CHECK_SEEDS", "FIT_SEEDS", "Calibration", "calibrate", "calibration_cells", "finish"]
 
@@ -29,13 +33,14 @@ SKIPPED = 5
 
 @dataclass(frozen=True)
 class Calibration:
-    """A surrogate, the real runs that it was checked on, and the rehearsals of each."""
+    """A surrogate, the real runs that it was checked on, the rehearsals of each, and the files with all."""
 
     surrogate: Surrogate
     fitted: list[Cell]
     checked: list[Cell]
     results: list[Result]
     rehearsals: list[list[Rehearsal]]
+    files: list[Path] = field(default_factory=list)
 
     def report(self) -> dict[str, Any]:
         """Return the errors of each policy, and whether real runs and rehearsals rank the policies alike."""
@@ -98,19 +103,21 @@ def calibrate(
     check_seeds: Sequence[int] = CHECK_SEEDS,
     check_policies: Sequence[str] | None = None,
     processes: int = 1,
-    watcher: Watcher | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
-    **settings: Any,
+    **settings: Unpack[AllSettings],
 ) -> Calibration:
     """Make the runs of a calibration, fit the surrogate, check it and return both.
 
-    The runs stay in `directory`. A second call resumes interrupted runs and does not repeat finished ones.
+    `hiflash.calibrate("mine.toml", directory="runs/surrogate-mine").surrogate`. Runs, surrogate, report and
+    figure stay in `directory`. A second call resumes interrupted runs and does
+    not repeat finished ones.
     """
     check_arguments(
         file=config,
         folder=directory,
         processes=processes,
-        watcher=watcher,
+        observers=observers,
         pause=pause,
         fit_seeds=fit_seeds,
         check_seeds=check_seeds,
@@ -123,8 +130,8 @@ def calibrate(
         check_policies=check_policies,
         settings=settings,
     )
-    results = run_cells(cells, directory=directory, processes=processes, watcher=watcher, pause=pause)
-    return finish(cells, results)
+    results = run_cells(cells, directory=directory, processes=processes, observers=observers, pause=pause)
+    return saved(finish(cells, results), directory)
 
 
 def calibration_cells(

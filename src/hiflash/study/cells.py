@@ -1,24 +1,27 @@
-"""Cells, the runs of a study, and the watcher that follows them."""
+"""Cells, the runs of a study."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from hiflash.config import Config
+from hiflash.config.settings import flatten
+from hiflash.data.federation import remember
 from hiflash.errors import ConfigError
-from hiflash.methods.registry import THRESHOLDS
+from hiflash.methods.kinds import THRESHOLDS
 
 __all__ = [
     "MOST_CELLS",
     "Cell",
-    "Watcher",
     "check_count",
     "listed",
     "make_cells",
     "policy_settings",
+    "saved",
     "seed_numbers",
     "split_own",
 ]
@@ -35,19 +38,6 @@ class Cell:
     name: str
     config: Config
     tags: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Watcher:
-    """Receives news about running cells; the live view is a watcher."""
-
-    def started(self, cell: str) -> None:
-        """Take note that a cell runs."""
-
-    def progress(self, cell: str, progress: Mapping[str, Any]) -> None:
-        """Take note of how far a cell is."""
-
-    def finished(self, cell: str, result: Mapping[str, Any]) -> None:
-        """Take note of a cell's result."""
 
 
 def make_cells(wanted: Iterable[Wanted], make: Callable[[Wanted], Cell]) -> list[Cell]:
@@ -94,6 +84,24 @@ def check_count(cells: int) -> None:
         )
 
 
+class Savable(Protocol):
+    """The outcome of a study: it can write tables and figures, and lists what it wrote."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def save(self, directory: Path) -> list[Path]:
+        """Write everything into a folder and return the paths."""
+        ...
+
+
+Outcome = TypeVar("Outcome", bound=Savable)
+
+
+def saved(outcome: Outcome, directory: str | Path | None) -> Outcome:
+    """Return an outcome with its tables and figures saved in a folder, if there is one."""
+    return outcome if directory is None else replace(outcome, files=outcome.save(Path(directory)))
+
+
 def policy_settings(policy: str) -> dict[str, Any]:
     """Return the settings for a policy; the error below lists the names of policies."""
     names = [name for name in THRESHOLDS if name != "skip_slowest"]  # that one is skip-K
@@ -108,14 +116,21 @@ def policy_settings(policy: str) -> dict[str, Any]:
 
 
 def split_own(
-    settings: dict[str, Any], data: Any, model: Any, indices: Any
+    settings: dict[str, Any], data: Any, model: Any, federation: Any, indices: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings and the user's own objects: `data` and `model` may be sections of settings too."""
+    """Return the settings and the user's own objects: all but `indices` may be sections of settings too."""
     if isinstance(data, Mapping):
         settings, data = {**settings, "data": data}, None
     if isinstance(model, Mapping):
         settings, model = {**settings, "model": model}, None
+    if isinstance(federation, Mapping):
+        settings, federation = {**settings, "federation": federation}, None
+    if federation is not None:
+        settings = {**settings, "federation.files": remember(federation)}
     for name, value in (("data.name", data), ("model.name", model)):
         if value is not None:
             settings = {**settings, name: "own"}
-    return settings, {"data": data, "model": model, "indices": indices}
+    task = getattr(data, "task", "classification")
+    if task != "classification" and "data.task" not in flatten(settings):
+        settings = {**settings, "data.task": task}
+    return settings, {"data": data, "model": model, "federation": federation, "indices": indices}

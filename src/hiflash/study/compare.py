@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config import Config
-from hiflash.config.settings import flatten, read_plan, read_settings
+from hiflash.config.settings import flatten, merged, read_plan, read_settings
 from hiflash.config.tree import inapplicable
 from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
 from hiflash.methods.recipes import METHODS
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, Watcher, check_count, listed, make_cells, seed_numbers, split_own
+from hiflash.study.cells import Cell, check_count, listed, make_cells, saved, seed_numbers, split_own
+from hiflash.study.observers import Observers
 from hiflash.study.run_cells import run_cells
+
+if TYPE_CHECKING:
+    from hiflash.config.typed import Settings
 
 __all__ = ["Comparison", "compare", "comparison_cells"]
 
@@ -31,11 +35,14 @@ Variants = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of a comparison, label by label, partition by partition and seed by seed."""
+    """The results of a comparison, label by label, partition by partition and seed by seed.
+
+    `files` are the tables and figures in its directory, if it has one.
+    """
 
     cells: list[Cell]
     results: list[Result]
-    path: Path | None = None
+    files: list[Path] = field(default_factory=list)
 
     def numbers(self) -> list[dict[str, Any]]:
         """Return the contents of every cell's `result.json`, with its `label`."""
@@ -44,22 +51,30 @@ class Comparison:
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per partition, label and target with means and deviations over the seeds."""
-        from hiflash.report.summary import target_rows
+        """Return one row per partition, label and target with means and deviations over the seeds.
 
-        return target_rows(self.numbers())
+        If nothing was trained there are no targets: the rows have what a client round takes.
+        """
+        from hiflash.report.summary import target_rows
+        from hiflash.report.work import is_untrained, work_rows
+
+        numbers = self.numbers()
+        return work_rows(numbers) if is_untrained(numbers) else target_rows(numbers)
 
     def save(self, directory: Path) -> list[Path]:
         """Write cells and rows as CSV and JSON and draw the figures, and return the paths."""
         from hiflash.report.compare_figures import draw_compare
         from hiflash.report.rows import flat, write_csv, write_json
+        from hiflash.report.work import is_untrained
+        from hiflash.report.work_figures import draw_work
 
         numbers, rows = self.numbers(), self.rows()
+        draw = draw_work if is_untrained(numbers) else draw_compare
         return [
             write_csv([flat(cell) for cell in numbers], directory / "cells.csv"),
             write_csv(rows, directory / "compare.csv"),
             write_json({"cells": numbers, "rows": rows}, directory / "compare.json"),
-            *draw_compare(numbers, directory),
+            *draw(numbers, directory),
         ]
 
 
@@ -72,43 +87,46 @@ def compare(
     seeds: int | Sequence[int] | None = None,
     directory: str | Path | None = None,
     processes: int = 1,
-    watcher: Watcher | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
+    federation: Any = None,
     indices: Sequence[Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Comparison:
     """Run every method and variant on every partition with every seed and return all results.
 
     A variant is a method with settings of its own under a label: `variants={"delta": {"method": "hifl",
     "cloud.mixing": "delta"}}`. Missing arguments come from the file's section `[compare]`. A method is run
-    without the settings that do not apply to it. `run_cells` explains `directory` and `processes`.
+    without the settings that do not apply to it. `run_cells` explains `directory` and `processes`; tables and
+    figures go into the directory too.
     """
     check_arguments(
         file=config,
         seeds=seeds,
         directory=directory,
         processes=processes,
-        watcher=watcher,
+        observers=observers,
         pause=pause,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
         methods=methods,
         variants=variants,
         partitions=partitions,
     )
-    settings, own = split_own(settings, data, model, indices)
+    given, own = split_own({**settings}, data, model, federation, indices)
     if indices is not None and partitions is not None:
         raise ConfigError("partitions and indices both assign samples to clients; leave one of them out")
     cells = comparison_cells(
-        config, methods=methods, variants=variants, partitions=partitions, seeds=seeds, settings=settings
+        config, methods=methods, variants=variants, partitions=partitions, seeds=seeds, settings=given
     )
     results = run_cells(
-        cells, directory=directory, processes=processes, watcher=watcher, pause=pause, own=own
+        cells, directory=directory, processes=processes, observers=observers, pause=pause, own=own
     )
-    return Comparison(cells, results, None if directory is None else Path(directory))
+    return saved(Comparison(cells, results), directory)
 
 
 def comparison_cells(
@@ -129,7 +147,7 @@ def comparison_cells(
     below, above = read_settings(config), flatten(settings or {})
     # The method of a file is for `hiflash run`; here it joins the default methods if none are listed.
     of_file = below.pop("method", None)
-    given = {**below, **above}
+    given = merged(below, above)
     for name in ("method", "seed"):
         if name in given:
             raise ConfigError(f"{name} is not for a comparison; use methods and seeds")

@@ -5,74 +5,90 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.agents import acting_agent
 from hiflash.config import Config
+from hiflash.config.settings import flatten
+from hiflash.core.metrics import ACCURACY
 from hiflash.data import Dataset
+from hiflash.data.federation import FederationData, remember
 from hiflash.errors import Paused, RunError
+from hiflash.sim.client_scores import client_scores
 from hiflash.sim.federation import Federation, build
+from hiflash.sim.observer import Audience, RunInfo
 from hiflash.sim.result import Result
 from hiflash.sim.session import Goals, Hooks, Session
 from hiflash.store.run_directory import RunDirectory, check_name, is_finished
 from hiflash.study.arguments import check_arguments
-from hiflash.study.saved import read_result
+from hiflash.study.observers import Observers, audience_of
+from hiflash.study.saved import read_result, replay
 from hiflash.weights import digest, to_bytes
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["resume", "run"]
+    from hiflash.config.typed import DataSettings, FederationSettings, ModelSettings, Settings
 
-Progress = Callable[[dict[str, Any]], None]
+__all__ = ["resume", "run"]
 
 
 def run(
     config: Config | str | Path | None = None,
     *,
-    data: Dataset | Mapping[str, Any] | None = None,
-    model: nn.Module | Callable[[], nn.Module] | Mapping[str, Any] | None = None,
+    data: Dataset | DataSettings | Mapping[str, Any] | None = None,
+    model: nn.Module | Callable[[], nn.Module] | ModelSettings | Mapping[str, Any] | None = None,
+    federation: FederationData | FederationSettings | Mapping[str, Any] | None = None,
     indices: Sequence[Any] | None = None,
+    train: Callable[..., Any] | None = None,
     directory: str | Path | None = None,
-    progress: Progress | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Run one method and return its result.
 
     `config` is a `Config` or the path of a TOML file; `settings` override it (`method="fedavg"`,
-    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data` and `model` may also be your own. With a
+    `cloud={"alpha": 0.5}`, `data={"name": "mnist"}`). `data`, `model` and `federation` may also be your own.
+    `train(model, data, context)` is your own training of a client (docs/client_algorithms.md). With a
     `directory` everything is saved there and the run can be resumed; without, nothing is written.
-    `pause` is asked between events: true saves the state and raises `Paused`.
+    `observers` follow the run: objects of your own, or names of trackers. `pause` is asked between events:
+    true saves the state and raises `Paused`.
     """
     check_arguments(
         config=config,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
+        train=train,
         directory=directory,
-        progress=progress,
+        observers=observers,
         pause=pause,
     )
     if directory is not None:
         check_name(Path(directory).name)
-    # `data` and `model` are sections of the configuration too.
+    # `data`, `model` and `federation` are sections of the configuration too.
+    given: dict[str, Any] = {**settings}
     if isinstance(data, Mapping):
-        settings["data"], data = data, None
+        given["data"], data = data, None
     if isinstance(model, Mapping):
-        settings["model"], model = model, None
-    chosen = _config(config, settings, data, model)
-    federation = build(chosen, data, model, indices)
+        given["model"], model = model, None
+    if isinstance(federation, Mapping):
+        given["federation"], federation = federation, None
+    chosen = _config(config, given, data, model, federation, train)
+    audience = audience_of(observers)
+    built = build(chosen, data, model, indices, train)
     try:
         if directory is None:
-            return _go(federation, None, progress, pause)
+            return _go(built, None, audience, pause)
         folder = RunDirectory.create(Path(directory), chosen.to_toml())
         try:
-            return _go(federation, folder, progress, pause)
+            return _go(built, folder, audience, pause)
         finally:
             folder.close()
     finally:
-        federation.close()
+        built.close()
 
 
 def resume(
@@ -83,30 +99,47 @@ def resume(
     ray_address: str | None = None,
     data: Dataset | None = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
+    federation: FederationData | None = None,
     indices: Sequence[Any] | None = None,
-    progress: Progress | None = None,
+    train: Callable[..., Any] | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
 ) -> Result:
     """Go on with a run that was stopped and return its result; a finished one is only read.
 
-    Workers and executor may be others than before.
+    `hiflash.resume("runs/mine")`. Workers and executor may be others than before. `observers` see the whole
+    run: its saved rows are read back first.
     """
     check_arguments(
-        folder=directory, own_data=data, own_model=model, indices=indices, progress=progress, pause=pause
+        folder=directory,
+        own_data=data,
+        own_model=model,
+        own_federation=federation,
+        indices=indices,
+        train=train,
+        observers=observers,
+        pause=pause,
     )
     if is_finished(Path(directory)):
-        return read_result(Path(directory))
+        result = read_result(Path(directory))
+        if observers:
+            config = Config.load(Path(directory) / "config.toml")  # first: a plugin may bring a tracker
+            replay(result, config, audience_of(observers))
+        return result
     folder = RunDirectory.open(Path(directory))
     try:
         given = {"workers": workers, "executor": executor, "ray.address": ray_address}
         overrides = {key: value for key, value in given.items() if value is not None}
+        if federation is not None:
+            remember(federation)
         config = Config.load(folder.path / "config.toml", overrides)
+        audience = audience_of(observers)
         state = folder.load()
-        federation = build(config, data, model, indices)
+        built = build(config, data, model, indices, train)
         try:
-            return _go(federation, folder, progress, pause, state)
+            return _go(built, folder, audience, pause, state)
         finally:
-            federation.close()
+            built.close()
     finally:
         folder.close()
 
@@ -114,7 +147,7 @@ def resume(
 def _go(
     federation: Federation,
     folder: RunDirectory | None,
-    progress: Progress | None,
+    audience: Audience,
     pause: Callable[[], bool] | None,
     state: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -123,40 +156,63 @@ def _go(
     With a folder everything is saved there.
     """
     config, identity = federation.config, _identity(federation)
-    hooks = Hooks(progress=progress or Hooks.progress, pause=pause or Hooks.pause)
+    if state is not None:
+        _check_identity(state["identity"], identity)
+    about = RunInfo(_name(config, folder), config, folder.path if folder else None)
+    hooks = Hooks(log=audience.log(about, folder.log if folder else Hooks.log), pause=pause or Hooks.pause)
+    if audience:
+        hooks = replace(hooks, progress=lambda status: audience.progress(about, status))
     if folder is not None:
         hooks = replace(
             hooks,
-            log=folder.log,
             checkpoint=lambda session: folder.save({"identity": identity, "session": session}),
             checkpoint_s=config.checkpoint_s,
         )
-    evaluate = None if federation.pool is None else federation.pool.evaluate
-    goals = Goals(config.evaluate.every, _target(config), federation.chance())
+    evaluate = None if federation.pool is None else federation.evaluate
+    goals = Goals(
+        config.evaluate.every,
+        None if evaluate is None else _target(config),
+        federation.chance(),
+        federation.metric,
+        federation.task.measured,
+    )
     session = Session(federation.engine(hooks.log), evaluate, goals, hooks)
-    if state is not None:
-        _check_identity(state["identity"], identity)
-        session.restore(state["session"])
-    if not session.started:
-        hooks.log(0.0, "start", _edges(federation, session))
-    reason = session.run()
-    if reason is None:
-        raise Paused(str(folder.path) if folder else None)
-    result = _result(federation, session, reason, folder)
-    totals = {name: value for name, value in session.engine.totals().items() if name != "virtual_s"}
-    hooks.log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})
-    if folder is not None:
-        model = None
-        if federation.pool is not None:
-            model = to_bytes(result.weights, federation.start.spec)
-            _draw(result, folder.path / "figure")
-        folder.finish(result.to_dict(), model)
+    with audience.following(about):
+        if state is not None and folder is not None:
+            session.restore(state["session"])
+            audience.replay(about, folder.events)
+        if not session.started:
+            hooks.log(0.0, "start", _edges(federation, session))
+        reason = session.run()
+        if reason is None:
+            raise Paused(str(folder.path) if folder else None)
+        result = _result(federation, session, reason, folder)
+        totals = {name: value for name, value in session.engine.totals().items() if name != "virtual_s"}
+        hooks.log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})
+        if folder is not None:
+            _save(federation, result, folder)
+    audience.finished(about, result)
     return result
+
+
+def _save(federation: Federation, result: Result, folder: RunDirectory) -> None:
+    """Write the model and the figure, if anything was trained, and the result."""
+    model = None
+    if federation.pool is not None:
+        model = to_bytes(result.weights, federation.start.spec)
+        _draw(result, folder.path / "figure")
+    folder.finish(result.to_dict(), model)
+
+
+def _name(config: Config, folder: RunDirectory | None) -> str:
+    return folder.path.name if folder else f"{config.method}-s{config.seed}"
 
 
 def _identity(federation: Federation) -> dict[str, Any]:
     """Return what must be the same when a run goes on."""
+    measured = federation.population.measured
     return {
+        **({} if measured is None else {"federation": measured.digest[:12]}),
         "config": federation.config.digest(),
         "data": "none" if federation.data is None else federation.data.digest(),
         "parameters": federation.start.spec.size,
@@ -175,10 +231,11 @@ def _check_identity(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 def _result(federation: Federation, session: Session, reason: str, folder: RunDirectory | None) -> Result:
     config, engine = federation.config, session.engine
-    last = session.evaluations[-1] if session.evaluations else {"accuracy": None, "loss": None}
+    last, metric = session.evaluations[-1] if session.evaluations else {}, session.goals.metric
+    scores = {each.name: last.get(each.name) for each in session.goals.metrics}
     edges, agent = _edges(federation, session), acting_agent(config)
     return Result(
-        name=folder.path.name if folder else f"{config.method}-s{config.seed}",
+        name=_name(config, folder),
         method=config.method,
         data=config.data.name if federation.data is None else federation.data.name,
         partition=federation.population.split.name,
@@ -188,15 +245,23 @@ def _result(federation: Federation, session: Session, reason: str, folder: RunDi
         digest=digest(engine.weights),
         trainer=federation.trainer,
         stop_reason=reason,
-        stop_target=None if config.stop.target == "none" else config.stop.target,
+        stop_target=None if federation.pool is None or config.stop.target == "none" else config.stop.target,
         parameters=federation.parameters,
         version=engine.version,
         total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
         **edges,
         sample_overlap=federation.population.split.overlap,
-        accuracy=last["accuracy"],
-        best_accuracy=max((row["accuracy"] for row in session.evaluations), default=None),
-        loss=last["loss"],
+        accuracy=scores.get("accuracy"),
+        best_accuracy=ACCURACY.best(row.get("accuracy") for row in session.evaluations),
+        loss=scores["loss"],
+        task=federation.task.name,
+        metric=metric.name,
+        metric_better=metric.better,
+        metric_unit=metric.unit,
+        scores=scores,
+        best=metric.best(row[metric.name] for row in session.evaluations),
+        chance=session.goals.chance,
+        clients=client_scores(federation, engine.weights, engine.clusters, engine.kept),
         evaluations=session.evaluations,
         targets=session.targets,
         targets_stable=session.targets_stable,
@@ -222,21 +287,37 @@ def _edges(federation: Federation, session: Session) -> dict[str, Any]:
 
 
 def _config(
-    config: Config | str | Path | None, settings: dict[str, Any], data: Dataset | None, model: object
+    config: Config | str | Path | None,
+    settings: dict[str, Any],
+    data: Dataset | None,
+    model: object,
+    federation: FederationData | None,
+    train: object,
 ) -> Config:
-    own = {"data.name": data, "model.name": model}
-    settings = {**settings, **{key: "own" for key, value in own.items() if value is not None}}
-    return config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
+    own = {"data.name": data, "model.name": model, "client.function": train}
+    settings = {**flatten(settings), **{key: "own" for key, value in own.items() if value is not None}}
+    if train is not None:
+        settings = {"client.algorithm": "function", **settings}
+    if federation is not None:
+        settings["federation.files"] = remember(federation)
+    chosen = config.with_settings(settings) if isinstance(config, Config) else Config.load(config, settings)
+    if data is not None and data.task != "classification" and chosen.data.task == "auto":
+        chosen = chosen.with_settings({"data.task": data.task})  # which decides whether there is a target
+    return chosen
 
 
 def _target(config: Config) -> float | None:
-    """Return the accuracy that ends a run; a centralized one takes all its steps, to show the level."""
+    """Return the value that ends a run; a centralized one takes all its steps, to show the level."""
     if config.stop.target == "none" or config.cloud.schedule == "centralized":
         return None
     return config.stop.target
 
 
 def _draw(result: Result, stem: Path) -> None:
+    from hiflash.report.client_figures import draw_clients, has_clients
     from hiflash.report.figures import draw_run
 
-    draw_run(result.to_dict(), stem)
+    numbers = result.to_dict()
+    draw_run(numbers, stem)
+    if has_clients(numbers):
+        draw_clients(numbers, stem.with_name("clients"))

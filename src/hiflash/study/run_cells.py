@@ -15,13 +15,15 @@ from typing import Any
 from hiflash.agents import acting_agent
 from hiflash.config import Config
 from hiflash.errors import ConfigError, DamageError, HiFlashError, Paused, RunError, StorageError
-from hiflash.methods.registry import registered
+from hiflash.methods.registry import registered, threshold_policy
+from hiflash.sim.observer import Audience, Observer, RunInfo
 from hiflash.sim.result import Result
 from hiflash.store.files import check_writable, remedy
 from hiflash.store.run_directory import check_config, check_name, is_finished
-from hiflash.study.cells import Cell, Watcher
+from hiflash.study.cells import Cell
+from hiflash.study.observers import Observers, audience_of
 from hiflash.study.run import resume, run
-from hiflash.study.saved import read_result
+from hiflash.study.saved import read_result, replay
 from hiflash.study.signals import Stopped, answered, new_pause
 from hiflash.study.spawn import on_its_own
 
@@ -36,7 +38,7 @@ def run_cells(
     *,
     directory: str | Path | None = None,
     processes: int = 1,
-    watcher: Watcher | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
     own: Mapping[str, Any] | None = None,
 ) -> list[Result]:
@@ -45,9 +47,12 @@ def run_cells(
     With a `directory` every cell is saved there: calling again goes on with what was interrupted and does
     not repeat what is finished. A cell with damaged files does not keep the others from running, and is an
     error at the end. More than one process needs a `directory` and data that the configuration
-    names; `own` data, models or indices, and registered methods, stay in this process.
+    names; `own` data, models or indices, and registered methods, stay in this process. `observers` are told
+    in this process, whichever process a cell runs in: rows of several cells come mixed, those of one in
+    order.
     """
-    watcher, pause = watcher or Watcher(), pause or (lambda: False)
+    audience, pause = audience_of(observers), pause or (lambda: False)
+    _check_agents(cells)
     own = {name: value for name, value in (own or {}).items() if value is not None}
     folder = None if directory is None else Path(directory)
     damaged = _Damaged()
@@ -62,12 +67,12 @@ def run_cells(
     with _connected_to_ray(wanted, common.workers) as ray_address:
         # Other processes know neither a user's own objects nor what was registered here.
         if processes > 1 and folder is not None and not own and not registered():
-            results = _Processes(cells, folder, processes, watcher, pause, ray_address, damaged).run()
+            results = _Processes(cells, folder, processes, audience, pause, ray_address, damaged).run()
         else:
             results = {}
             for cell in damaged.others(cells):
                 with damaged.noted(cell):
-                    results[cell.name] = _run_here(cell, folder, watcher, pause, own)
+                    results[cell.name] = _run_here(cell, folder, audience, pause, own)
     damaged.check()
     return [results[cell.name] for cell in cells]
 
@@ -134,6 +139,16 @@ def _check_reusable(path: Path, cell: Cell) -> None:
     if is_finished(path):  # found out now, not after hours of other cells
         read_result(path)
     check_agent(path, cell)
+    _check_files(path, cell)
+
+
+def _check_files(path: Path, cell: Cell) -> None:
+    """Refuse a finished run of a federation whose files have changed since."""
+    files = cell.config.federation.files
+    if files and is_finished(path) and read_result(path).config_digest != cell.config.digest():
+        raise RunError(
+            f"{path} was run before the files of {files} changed; choose another --name or remove it"
+        )
 
 
 def check_agent(path: Path, cell: Cell) -> None:
@@ -168,25 +183,60 @@ def _check_settings(path: Path, cell: Cell) -> None:
     )
 
 
+def _check_agents(cells: Sequence[Cell]) -> None:
+    """Say before anything runs that an agent is missing, or is for another number of edges."""
+    acting = [cell.config for cell in cells if cell.config.cloud.threshold == "agent"]
+    unlike = {  # whatever decides which agent is taken, and whether it fits
+        (c.cloud.agent, c.cloud.enforce, c.federation.association, c.data.name, c.units): c for c in acting
+    }
+    for config in unlike.values():
+        threshold_policy(config)
+
+
+def _info(cell: Cell, folder: Path | None) -> RunInfo:
+    """Return what observers are told about a cell."""
+    path = None if folder is None else folder / cell.name
+    return RunInfo(cell.name, cell.config, path, cell.tags, path is not None and is_finished(path))
+
+
+class _Progress(Observer):
+    """Passes the progress of one cell on."""
+
+    def __init__(self, tell: Callable[[str, Any], None]) -> None:
+        self._tell = tell
+
+    def progress(self, run: RunInfo, status: Mapping[str, Any]) -> None:
+        self._tell("progress", status)
+
+
+class _Rows(_Progress):
+    """Passes the rows of one cell on, too: an observer that takes rows costs time."""
+
+    def event(self, run: RunInfo, row: Mapping[str, Any]) -> None:
+        self._tell("event", row)
+
+
 def _run_here(
     cell: Cell,
     folder: Path | None,
-    watcher: Watcher,
+    audience: Audience,
     pause: Callable[[], bool],
     own: Mapping[str, Any],
 ) -> Result:
-    watcher.started(cell.name)
-    common: dict[str, Any] = {
-        **own,
-        "progress": lambda status: watcher.progress(cell.name, status),
-        "pause": pause,
-    }
-    path = None if folder is None else folder / cell.name
-    if path is not None and path.exists():
-        result = resume(path, workers=cell.config.workers, executor=cell.config.executor, **common)
-    else:
-        result = run(cell.config, directory=path, **common)
-    watcher.finished(cell.name, result.to_dict())
+    info = _info(cell, folder)
+
+    def tell(kind: str, content: Any) -> None:
+        (audience.event if kind == "event" else audience.progress)(info, content)
+
+    passing_on = (_Rows if audience.wants_rows else _Progress)(tell)
+    common: dict[str, Any] = {**own, "observers": [passing_on] if audience else [], "pause": pause}
+    with audience.following(info):
+        if info.directory is not None and info.directory.exists():
+            common |= {"workers": cell.config.workers, "executor": cell.config.executor}
+            result = resume(info.directory, **common)
+        else:
+            result = run(cell.config, directory=info.directory, **common)
+    audience.finished(info, result)
     return result
 
 
@@ -198,7 +248,7 @@ class _Processes:
         cells: Sequence[Cell],
         folder: Path,
         processes: int,
-        watcher: Watcher,
+        audience: Audience,
         pause: Callable[[], bool],
         ray_address: str | None,
         damaged: _Damaged,
@@ -208,9 +258,9 @@ class _Processes:
         self.waiting = damaged.others(cells)
         self.folder = folder
         self.processes = processes
-        self.watcher = watcher
+        self.audience = audience
         self.pause = pause
-        self.running: dict[Connection, tuple[Cell, BaseProcess]] = {}
+        self.running: dict[Connection, tuple[Cell, RunInfo, BaseProcess]] = {}
         self.results: dict[str, Result] = {}
         self.problems: list[RunError] = []
 
@@ -231,24 +281,27 @@ class _Processes:
         return self.results
 
     def _start(self, cell: Cell) -> None:
-        path = self.folder / cell.name
-        if is_finished(path):
-            self._finish(cell)
+        info = _info(cell, self.folder)
+        if info.finished:
+            with self.damaged.noted(cell):
+                result = self.results[cell.name] = read_result(self.folder / cell.name)
+                replay(result, cell.config, self.audience, cell.tags)
             return
+        self.audience.started(info)
         # Not forked: a copy of a process with threads and locks is not safe.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         # Every cell has a worker per core: the last ones would leave cores idle otherwise.
-        arguments = (theirs, cell.config.settings(), str(path), self.ray_address)
+        path, rows = str(info.directory), self.audience.wants_rows
+        arguments = (theirs, cell.config.settings(), path, self.ray_address, rows)
         process = context.Process(target=_cell_process, args=arguments, daemon=True)
         with on_its_own():
             process.start()
         theirs.close()
-        self.running[ours] = (cell, process)
-        self.watcher.started(cell.name)
+        self.running[ours] = (cell, info, process)
 
     def _read(self, connection: Connection) -> None:
-        cell, process = self.running[connection]
+        cell, info, process = self.running[connection]
         try:
             kind, content = connection.recv()
         except EOFError:  # the other end is gone
@@ -256,8 +309,10 @@ class _Processes:
             del self.running[connection]
             connection.close()
             if is_finished(self.folder / cell.name):
-                self._finish(cell)
-            elif not self.problems and cell.name not in self.damaged.problems:
+                self._finish(cell, info)
+                return
+            self.audience.stopped(info)
+            if not self.problems and cell.name not in self.damaged.problems:
                 self.problems.append(
                     RunError(
                         f"the process of {cell.name} died (exit code {process.exitcode}); "
@@ -266,7 +321,9 @@ class _Processes:
                 )
             return
         if kind == "progress":
-            self.watcher.progress(cell.name, content)
+            self.audience.progress(info, content)
+        elif kind == "event":
+            self.audience.event(info, content)
         elif kind == "damage":
             self.damaged.problems[cell.name] = content
         elif kind == "storage":  # no cell can go on without a disk
@@ -274,27 +331,28 @@ class _Processes:
         else:
             self.problems.append(RunError(f"{cell.name}: {content}"))
 
-    def _finish(self, cell: Cell) -> None:
+    def _finish(self, cell: Cell, info: RunInfo) -> None:
         with self.damaged.noted(cell):
             result = self.results[cell.name] = read_result(self.folder / cell.name)
-            self.watcher.finished(cell.name, result.to_dict())
+            self.audience.finished(info, result)
 
     def _stop(self) -> None:
         """Ask what still runs to save its state, and wait for it."""
-        for connection, (_, process) in self.running.items():
+        for connection, (_, _, process) in self.running.items():
             if process.is_alive() and process.pid is not None:
                 os.kill(process.pid, signal.SIGTERM)
             connection.close()
-        for _, process in self.running.values():
+        for _, info, process in self.running.values():
             process.join(timeout=10)
             if process.is_alive():
                 process.kill()
                 process.join()
+            self.audience.stopped(info)
         self.running.clear()
 
 
 def _cell_process(
-    connection: Connection, settings: dict[str, Any], path: str, ray_address: str | None
+    connection: Connection, settings: dict[str, Any], path: str, ray_address: str | None, rows: bool
 ) -> None:
     """Run one cell and tell the parent; a signal, or a parent that is gone, saves the state and ends it."""
     alone = False
@@ -310,7 +368,7 @@ def _cell_process(
         with answered(CELL_LIMIT_S, ""), _connected_to_ray(ray_address, settings["workers"]):
             asked = new_pause()
             common: dict[str, Any] = {
-                "progress": lambda status: send("progress", status),
+                "observers": [(_Rows if rows else _Progress)(send)],
                 "pause": lambda: asked() or alone,
             }
             if Path(path).exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from hiflash.config import Config
 from hiflash.errors import DamageError
+from hiflash.sim.observer import Audience, RunInfo
 from hiflash.sim.result import Result
-from hiflash.store.run_directory import REMAKE, read_result_file
+from hiflash.store.run_directory import REMAKE, read_events, read_result_file
 
-__all__ = ["read_result"]
+__all__ = ["read_result", "replay"]
 
 
 def read_result(path: Path) -> Result:
@@ -28,6 +31,15 @@ def read_result(path: Path) -> Result:
             f"{path / 'result.json'} is damaged ({where}: {first['msg'].lower()}); {REMAKE}"
         ) from error
     return Result.from_dict(numbers, path=path)
+
+
+def replay(result: Result, config: Config, audience: Audience, tags: Mapping[str, Any] | None = None) -> None:
+    """Show a finished run to observers, from its first row to its result."""
+    path = Path(result.path or "")
+    about = RunInfo(path.name, config, path, tags or {}, finished=True)
+    with audience.following(about):
+        audience.replay(about, lambda: read_events(path))
+    audience.finished(about, result)
 
 
 @cache

@@ -6,46 +6,46 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config import Config
-from hiflash.config.settings import flatten, read_plan, read_settings
+from hiflash.config.settings import flatten, given_settings, read_plan
+from hiflash.core.metrics import find_metric
 from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
+from hiflash.methods.tasks import TASKS
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, Watcher, check_count, listed, make_cells, seed_numbers, split_own
+from hiflash.study.cells import Cell, check_count, listed, make_cells, saved, seed_numbers, split_own
+from hiflash.study.observers import Observers
 from hiflash.study.run_cells import run_cells
 
-__all__ = ["BY", "Sweep", "chosen_metric", "sweep", "sweep_cells"]
+if TYPE_CHECKING:
+    from hiflash.config.typed import Settings
+
+__all__ = ["Sweep", "chosen_metric", "sweep", "sweep_cells"]
 
 DEFAULT_SEEDS = 1
 LONG_NAME = 70
 
-BY = (
-    "communications",
-    "client_steps",
-    "virtual_s",
-    "wan_bytes",
-    "total_cost",
-    "accuracy",
-    "best_accuracy",
-    "loss",
-)
-"""The sort keys of a sweep: the cost to reach the target, or the outcome at the end."""
+COSTS = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
+"""The sort keys of every sweep: the cost to reach the target. Besides there is the outcome at the end."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The results of a sweep, point by point and seed by seed."""
+    """The results of a sweep, point by point and seed by seed.
+
+    `files` are the tables and figures in its directory, if it has one.
+    """
 
     cells: list[Cell]
     results: list[Result]
     by: str
-    path: Path | None = None
+    files: list[Path] = field(default_factory=list)
 
     @property
     def keys(self) -> list[str]:
@@ -87,38 +87,41 @@ def sweep(
     by: str | None = None,
     directory: str | Path | None = None,
     processes: int = 1,
-    watcher: Watcher | None = None,
+    observers: Observers | None = None,
     pause: Callable[[], bool] | None = None,
     data: Any = None,
     model: Any = None,
+    federation: Any = None,
     indices: Sequence[Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Sweep:
     """Run every combination of the values in `grid` with every seed and return all results.
 
     `grid={"cloud.alpha": [0.5, 0.7], "cloud.penalty": [0.9, 1.0]}` makes four points. Missing
-    arguments come from the file's section `[sweep]`. `run_cells` explains `directory` and `processes`.
+    arguments come from the file's section `[sweep]`. `run_cells` explains `directory` and `processes`; table
+    and figure go into the directory too.
     """
     check_arguments(
         file=config,
         seeds=seeds,
         directory=directory,
         processes=processes,
-        watcher=watcher,
+        observers=observers,
         pause=pause,
         data=data,
         model=model,
+        federation=federation,
         indices=indices,
         grid=grid,
         by=by,
     )
-    settings, own = split_own(settings, data, model, indices)
-    cells = sweep_cells(config, grid=grid, seeds=seeds, settings=settings)
+    given, own = split_own({**settings}, data, model, federation, indices)
+    cells = sweep_cells(config, grid=grid, seeds=seeds, settings=given)
     by = chosen_metric(config, by, cells)
     results = run_cells(
-        cells, directory=directory, processes=processes, watcher=watcher, pause=pause, own=own
+        cells, directory=directory, processes=processes, observers=observers, pause=pause, own=own
     )
-    return Sweep(cells, results, by, None if directory is None else Path(directory))
+    return saved(Sweep(cells, results, by), directory)
 
 
 def sweep_cells(
@@ -130,10 +133,10 @@ def sweep_cells(
 ) -> list[Cell]:
     """Return the cells of a sweep, or raise an error with all its problems."""
     file = read_plan(config, "sweep", ("grid", "seeds", "by"))
+    above = flatten(settings or {})
+    given = given_settings(config, above)
     axes = _axes(flatten(file.get("grid", {})) if grid is None else grid)
     numbers = seed_numbers(file.get("seeds", DEFAULT_SEEDS) if seeds is None else seeds)
-    above = flatten(settings or {})
-    given = {**read_settings(config), **above}
     if "seed" in given:
         raise ConfigError("seed is not for a sweep; use seeds")
     for key in axes:
@@ -151,12 +154,15 @@ def sweep_cells(
 
 
 def chosen_metric(config: str | Path | None, by: str | None, cells: Sequence[Cell]) -> str:
-    """Return the sort key of a sweep; the default without a target is `best_accuracy`."""
-    by = by or read_plan(config, "sweep", ("grid", "seeds", "by")).get("by")
+    """Return the sort key of a sweep; the default without a target is the best of the task's metric."""
+    by, first = by or read_plan(config, "sweep", ("grid", "seeds", "by")).get("by"), cells[0].config
+    task = "classification" if first.data.task == "auto" else first.data.task
+    metric = find_metric(first.stop.metric, TASKS[task].build(first).measured, task).name
+    known = tuple(dict.fromkeys((*COSTS, metric, f"best_{metric}", "loss")))
     if by is None:
-        return "best_accuracy" if cells[0].config.stop.target == "none" else "communications"
-    if by not in BY:
-        raise ConfigError(f"a sweep can be sorted by {', '.join(BY)}, got {by}")
+        return f"best_{metric}" if first.stop.target == "none" else "communications"
+    if by not in known:
+        raise ConfigError(f"a sweep can be sorted by {', '.join(known)}, got {by}")
     return by
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import nn
 
 from hiflash.errors import ConfigError
+from hiflash.train.function import FunctionTrainer, OwnTraining
 from hiflash.train.native.trainer import NativeTrainer, NativeUnavailable
 from hiflash.train.stacked import StackedTrainer
 from hiflash.train.task import Solver, WorkerTrainer
@@ -18,8 +19,19 @@ __all__ = ["choose_trainer"]
 Make = Callable[[], WorkerTrainer]
 
 
-def choose_trainer(name: str, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> Make:
-    """Return a function that makes a worker's trainer; `auto` logs why it cannot use the compiled one."""
+def choose_trainer(
+    name: str,
+    make_model: Callable[[], nn.Module],
+    samples: Samples,
+    solver: Solver,
+    own: OwnTraining | None = None,
+) -> Make:
+    """Return a function that makes a worker's trainer; `auto` logs why it cannot use the compiled one.
+
+    With a training function of the user's `own`, torch runs it.
+    """
+    if own is not None:
+        return lambda: FunctionTrainer(make_model, samples, solver, own)
     if name == "torch":
         return lambda: TorchTrainer(make_model, samples, solver)
     if name == "stacked":

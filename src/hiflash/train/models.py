@@ -1,9 +1,10 @@
-"""The models of the paper, with their exact parameter counts, and how they become flat vectors."""
+"""The models of the paper and of the other datasets, and how models become flat vectors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,19 +12,27 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
+from hiflash.core.registry import Part
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.weights import Spans, Spec
 
 __all__ = [
-    "MODELS",
     "FlatModel",
     "batch_norm_spans",
     "build_model",
+    "char_lstm",
     "check_output",
     "femnist_cnn",
     "initial_weights",
     "lenet",
+    "make_char_lstm",
+    "make_femnist_cnn",
+    "make_lenet",
+    "make_mlp",
+    "make_resnet",
+    "make_resnet18",
+    "mlp",
     "resnet",
     "resnet18",
 ]
@@ -63,25 +72,54 @@ def resnet18(channels: int = 3, classes: int = 10) -> nn.Module:
     return _residual(stem, _Basic, (64, 128, 256, 512), classes)
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "lenet": lenet,
-    "femnist_cnn": femnist_cnn,
-    "resnet": resnet,
-    "resnet18": resnet18,
-}
+def mlp(features: int = 42, classes: int = 2) -> nn.Module:
+    """Return two hidden layers for tables, 64 and 32 wide: 4,898 parameters for late flights."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(features, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(),
+        nn.Linear(32, classes),
+    )  # fmt: skip
 
 
-def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return the named model for samples of this shape, or say why it does not fit them."""
-    channels = shape[0] if len(shape) == 3 else 1
-    model = MODELS[name](channels=channels, classes=classes)
+def char_lstm(classes: int = 80) -> nn.Module:
+    """Return an LSTM for the token after a window of any length: 24,784 parameters for 80 symbols."""
+    return _TokenLSTM(classes, embedding=8, width=64)
+
+
+def _for_images(make: Callable[[int, int], nn.Module]) -> Callable[..., nn.Module]:
+    """Return the function of a registered model, which gets a configuration, a shape and classes."""
+    return lambda config, shape, classes: make(shape[0] if len(shape) == 3 else 1, classes)
+
+
+make_lenet, make_femnist_cnn, make_resnet, make_resnet18 = map(
+    _for_images, (lenet, femnist_cnn, resnet, resnet18)
+)
+
+
+def make_mlp(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return the registered `mlp` for samples of any shape, which it flattens."""
+    return mlp(math.prod(shape), classes)
+
+
+def make_char_lstm(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return the registered `char_lstm`; the length of the window does not matter."""
+    return char_lstm(classes)
+
+
+def build_model(
+    part: Part, config: Any, shape: tuple[int, ...], classes: int, *, tokens: bool = False
+) -> nn.Module:
+    """Return a registered model for samples (or `tokens`) of this shape, or say why it does not fit them.
+
+    `classes` is the number of its outputs.
+    """
+    model = _checked(part.build(config, shape, classes))
     try:
         with torch.inference_mode():
-            model.eval()(torch.zeros(1, *shape))
+            model.eval()(torch.zeros(1, *shape, dtype=torch.int64 if tokens else torch.float32))
     except RuntimeError as error:
         raise ConfigError(
-            f"model.name {name} does not take samples of shape {tuple(shape)}; "
-            "choose another model, or pass your own torch module as `model`"
+            f"model.name {part.name} does not take {'token ids' if tokens else 'samples'} of shape "
+            f"{tuple(shape)}; choose another model, or pass your own torch module as `model`"
         ) from error
     return model
 
@@ -108,17 +146,12 @@ def batch_norm_spans(module: nn.Module) -> Spans:
     return tuple(spans)
 
 
-def check_output(output: object, classes: int) -> None:
-    """Raise unless this is one number per sample and class, which is what a loss needs."""
+def check_output(output: object, expected: str) -> None:
+    """Raise unless this is a tensor of floats, as a loss needs it; `expected` says what it should hold."""
     if not isinstance(output, Tensor):
         raise ConfigError(
-            f"the model must return a tensor with one number for each of {classes} classes, got "
-            f"{type(output).__name__}; return the logits alone"
-        )
-    if output.ndim != 2 or output.shape[1] < classes:
-        got = tuple(output.shape[1:])
-        raise ConfigError(
-            f"the model gives {got} for a sample, and should one number for each of {classes} classes"
+            f"the model must return a tensor with {expected}, got {type(output).__name__}; "
+            "return the logits alone"
         )
     if not output.is_floating_point():
         raise ConfigError(f"the model must return floats, got {output.dtype}; return the logits themselves")
@@ -184,6 +217,20 @@ class FlatModel:
     def weights(self) -> Weights:
         """Return a copy of the values."""
         return self.values.cpu().numpy().astype(np.float32, copy=True)
+
+
+class _TokenLSTM(nn.Module):
+    """Embeds token ids, reads them in order, and gives one number per token for the next one."""
+
+    def __init__(self, tokens: int, embedding: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(tokens, embedding)
+        self.lstm = nn.LSTM(embedding, width, batch_first=True)
+        self.output = nn.Linear(width, tokens)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, _ = self.lstm(self.embedding(x))
+        return self.output(states[:, -1])  # type: ignore[no-any-return]
 
 
 class _Basic(nn.Module):

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn import functional
 
 from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask
@@ -46,6 +45,11 @@ class StackedTrainer(TorchTrainer):
     whole_rounds = True
 
     def __init__(self, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> None:
+        if solver.optimizer != "sgd":
+            raise ConfigError(
+                f'trainer stacked takes SGD steps, and client.optimizer is "{solver.optimizer}"; '
+                'use trainer = "torch"'
+            )
         super().__init__(make_model, samples, solver)
         module = self.flat.module
         self._parameters = dict(module.named_parameters())
@@ -80,7 +84,9 @@ class StackedTrainer(TorchTrainer):
         place = {key: number for number, key in enumerate(models)}
         stacked = torch.from_numpy(np.stack(list(models.values()), dtype=np.float32)).to(device)
         values = stacked[[place[id(task.weights)] for task in tasks]]
-        anchors = values[:, :trainable].clone() if solver.mu else None
+        corrections = self._corrections(tasks)
+        mus = torch.tensor([solver.mu + task.mu for task in tasks], device=device)[:, None]
+        anchors = values[:, :trainable].clone() if mus.any() else None
         velocity = torch.zeros_like(values[:, :trainable]) if solver.momentum else None
         rates = torch.tensor([task.lr for task in tasks], dtype=torch.float32, device=device)[:, None]
         losses = torch.zeros(len(tasks), tasks[0].steps, device=device)
@@ -93,8 +99,10 @@ class StackedTrainer(TorchTrainer):
                 change, loss, statistics = self._step(state, x, y, shares)
                 if solver.clip_norm < math.inf:
                     change.mul_(clip_factor(change, solver.clip_norm))
+                if corrections is not None:  # an algorithm's: u -= eta (g + v + mu (u - w))
+                    change.add_(corrections[rows])
                 if anchors is not None:  # FedProx: u -= eta (g + mu (u - w))
-                    change.add_(trained - anchors[rows], alpha=solver.mu)
+                    change.add_(mus[rows] * (trained - anchors[rows]))
                 if solver.weight_decay:
                     change.add_(trained, alpha=solver.weight_decay).masked_fill_(self.flat.frozen, 0)
                 if velocity is not None:  # as in torch.optim.SGD, zero at the start of every task
@@ -106,6 +114,14 @@ class StackedTrainer(TorchTrainer):
             TaskResult(row.copy(), total / task.steps)
             for row, total, task in zip(values.cpu().numpy(), sums, tasks, strict=True)
         ]
+
+    def _corrections(self, tasks: Sequence[ClientTask]) -> Tensor | None:
+        """Return the tasks' corrections, a row for each task, None if no task has one."""
+        if all(task.correction is None for task in tasks):
+            return None
+        none = np.zeros(self.flat.trainable, np.float32)
+        rows = [none if task.correction is None else task.correction for task in tasks]
+        return torch.from_numpy(np.stack(rows)).to(self.samples.x.device)
 
     def _groups(self, batches: Sequence[np.ndarray]) -> list[list[int]]:
         """Return groups of rows that can train together: all rows, unless padding enters batch statistics."""
@@ -153,8 +169,8 @@ class StackedTrainer(TorchTrainer):
         for (name, parameter), piece in zip(self._parameters.items(), pieces, strict=True):
             value = piece.view(parameter.shape)
             state[name] = value if parameter.requires_grad else value.detach()
-        logits = functional_call(self.flat.module, state, (x,))
-        losses = functional.cross_entropy(logits, y, reduction="none")
+        outputs = functional_call(self.flat.module, state, (x,))
+        losses = self.samples.task.losses(outputs, y)
         return (losses * shares).sum(), {name: state[name] for name in self._statistics}
 
     @torch.no_grad()
@@ -164,8 +180,10 @@ class StackedTrainer(TorchTrainer):
         A NaN passes every layer, even a weight of 0; only comparisons stop it. This spoils the running
         statistics: the caller restores them.
         """
-        logits = self.flat.module(torch.cat([x[:1], torch.full_like(x[1:], torch.nan)]))
-        seen = logits[0], self.flat.values[self.flat.trainable :]
+        if not x.is_floating_point():  # there is no token that is not a number: assume the worst
+            return True
+        outputs = self.flat.module(torch.cat([x[:1], torch.full_like(x[1:], torch.nan)]))
+        seen = outputs[0], self.flat.values[self.flat.trainable :]
         return any(bool(tensor.isnan().any()) for tensor in seen)
 
     def _check(self, x: Tensor, y: Tensor, start: Tensor) -> int:
@@ -180,7 +198,7 @@ class StackedTrainer(TorchTrainer):
 
         flat.gradient.zero_()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            loss = functional.cross_entropy(flat.module(x), y)
+            loss = self.samples.task.loss(flat.module(x), y)
         loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
         problem = "its steps differ from those of torch"
         try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from hiflash.messages import ClientTask, Weights
+from hiflash.messages import ClientTask, Extra, Weights
 
 __all__ = ["Solver", "TaskResult", "Trainer", "WorkerTrainer"]
 
@@ -18,6 +18,7 @@ class Solver:
 
     `momentum` and `weight_decay` are those of torch.optim.SGD; its state starts anew in each task.
     `clip_norm` is that of torch's `clip_grad_norm_`, for the gradient of the loss. `mu` is FedProx's.
+    `optimizer` is `sgd`, or the name of another optimiser of torch.
     """
 
     batch: int
@@ -26,14 +27,22 @@ class Solver:
     weight_decay: float = 0.0
     clip_norm: float = math.inf
     augment: bool = False
+    optimizer: str = "sgd"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskResult:
-    """The final weights and the mean loss of one client task."""
+    """The final weights and the mean loss of one client task.
+
+    Only a user's own training function gives the rest: the client's new state, arrays to send beside the
+    model, and metrics.
+    """
 
     weights: Weights
     loss: float
+    state: Extra = field(default_factory=dict)
+    extra: Extra = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Trainer(Protocol):
@@ -51,6 +60,6 @@ class WorkerTrainer(Trainer, Protocol):
     whole_rounds: bool
     """Whether it trains all tasks of a round faster together than one by one."""
 
-    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
-        """Return the number of right answers and the summed loss on a span of the test set."""
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[float, ...]:
+        """Return the sums of the task's metrics on a span of the test set, that of the loss last."""
         ...

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,9 +17,11 @@ from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
 from hiflash.train.models import FlatModel, check_output
+from hiflash.train.optimizers import check_optimizer, make_optimizer
 from hiflash.train.task import Solver, TaskResult
+from hiflash.train.tasks import Classification, Task
 
-__all__ = ["Samples", "TorchTrainer", "clip_factor", "resolve_device", "task_batches"]
+__all__ = ["Samples", "TorchTrainer", "clip_factor", "drawing", "resolve_device", "task_batches"]
 
 EVALUATION_BATCH = 500
 PROBE_SAMPLES = 4
@@ -28,13 +31,17 @@ _drawing = threading.Lock()
 
 @dataclass(frozen=True)
 class Samples:
-    """The data as normalised tensors that all workers share; `indices` has the samples of every client."""
+    """The data as prepared tensors that all workers share, and the task.
+
+    `indices` has the samples of every client.
+    """
 
     x: Tensor
     y: Tensor
     indices: list[np.ndarray]
     x_test: Tensor
     y_test: Tensor
+    task: Task = field(default_factory=Classification)
 
 
 def resolve_device(name: str) -> torch.device:
@@ -59,6 +66,13 @@ def task_batches(task: ClientTask, part: np.ndarray, batch: int) -> list[np.ndar
     return batches
 
 
+@contextmanager
+def drawing(device: torch.device) -> Iterator[None]:
+    """Give this thread torch's generator, which all threads share, and restore it afterwards."""
+    with _drawing, torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
 def clip_factor(gradient: Tensor, clip_norm: float) -> Tensor:
     """Return the factor that clips each gradient to the norm `clip_norm`, as torch's `clip_grad_norm_` does.
 
@@ -76,6 +90,7 @@ class TorchTrainer:
     whole_rounds = False
 
     def __init__(self, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> None:
+        check_optimizer(solver)
         self.samples = samples
         self.solver = solver
         self.flat = FlatModel(make_model(), samples.x.device)
@@ -86,24 +101,28 @@ class TorchTrainer:
         return [self._train(task) for task in tasks]
 
     @torch.inference_mode()
-    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
-        """Return the number of right answers and the summed loss on a span of the test set."""
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[float, ...]:
+        """Return the sums of the task's metrics on a span of the test set, that of the loss last."""
         self.flat.load(weights)
         self.flat.module.eval()
-        right, loss = 0, 0.0
+        samples, sums = self.samples, []
         for first in range(start, stop, EVALUATION_BATCH):
             span = slice(first, min(first + EVALUATION_BATCH, stop))
-            logits, labels = self.flat.module(self.samples.x_test[span]), self.samples.y_test[span]
-            right += int((logits.argmax(1) == labels).sum())
-            loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
-        return right, loss
+            sums.append(samples.task.total(self.flat.module(samples.x_test[span]), samples.y_test[span]))
+        if not sums:  # a class without samples: as many zeros as a sample has sums
+            one = samples.task.total(self.flat.module(samples.x_test[:1]), samples.y_test[:1])
+            return tuple(0.0 for _ in one)
+        return tuple(map(sum, zip(*sums, strict=True)))
 
     def _train(self, task: ClientTask) -> TaskResult:
         flat, solver, part = self.flat, self.solver, self.samples.indices[task.client]
         flat.load(task.weights)
         flat.module.train()
         trained = flat.values[: flat.trainable]
-        anchor = trained.clone() if solver.mu else None
+        mu = solver.mu + task.mu
+        anchor = trained.clone() if mu else None
+        correction = None if task.correction is None else torch.from_numpy(task.correction).to(trained.device)
+        optimizer = make_optimizer(solver, flat.module, task.lr)
         velocity: Tensor | None = None
         loss_sum = 0.0
         for number, batch in enumerate(task_batches(task, part, solver.batch)):
@@ -112,14 +131,19 @@ class TorchTrainer:
             if solver.augment:
                 x = _crop_and_flip(x, rng(task.seed, "augment", task.client, task.first_step + number))
             flat.gradient.zero_()
-            logits = self._forward(x, task, task.first_step + number)
-            loss = functional.cross_entropy(logits, self.samples.y[index])
+            outputs = self._forward(x, task, task.first_step + number)
+            loss = self.samples.task.loss(outputs, self.samples.y[index])
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
             loss_sum += loss.item()
             if solver.clip_norm < math.inf:
                 flat.gradient.mul_(clip_factor(flat.gradient, solver.clip_norm))
+            if correction is not None:  # an algorithm's: u -= eta (g + v + mu (u - w))
+                flat.gradient.add_(correction)
             if anchor is not None:  # FedProx: u -= eta (g + mu (u - w))
-                flat.gradient.add_(trained - anchor, alpha=solver.mu)
+                flat.gradient.add_(trained - anchor, alpha=mu)
+            if optimizer is not None:
+                optimizer.step()
+                continue
             if solver.weight_decay:
                 flat.gradient.add_(trained, alpha=solver.weight_decay).masked_fill_(flat.frozen, 0)
             if solver.momentum:  # as in torch.optim.SGD, anew in every task
@@ -132,32 +156,33 @@ class TorchTrainer:
         return TaskResult(flat.weights(), loss_sum / task.steps)
 
     def _forward(self, x: Tensor, task: ClientTask, step: int) -> Tensor:
-        """Return the logits. If the model draws random numbers, task and step seed them."""
+        """Return the outputs. If the model draws random numbers, task and step seed them."""
         if not self._draws:
             return self.flat.module(x)  # type: ignore[no-any-return]
         seed = int(rng(task.seed, "layers", task.client, step).integers(2**63))
-        # All threads share torch's generator: only one of them may draw at a time.
-        with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+        with drawing(x.device):
             torch.manual_seed(seed)
             return self.flat.module(x)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def _probe(self) -> bool:
         """Return whether the model draws random numbers when it trains; raise if it does not fit the data."""
-        x, classes = self.samples.x, 1 + max(int(y.max()) for y in (self.samples.y, self.samples.y_test))
+        x = self.samples.x
         start = self.flat.weights()
         self.flat.module.train()
         try:
-            with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            with drawing(x.device):
                 before = _generator_state(x.device)
-                logits = self.flat.module(x[torch.arange(PROBE_SAMPLES) % len(x)])
+                outputs = self.flat.module(x[_probe_rows(x)])
                 draws = not torch.equal(before, _generator_state(x.device))
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             problem = str(error).split("\n")[0]
             raise ConfigError(
                 f"the model cannot run samples of shape {tuple(x.shape[1:])}: {problem}"
             ) from error
-        check_output(logits, classes)
+        y = torch.cat([self.samples.y, self.samples.y_test])
+        check_output(outputs, self.samples.task.expected(y))
+        self.samples.task.check(outputs, y)
         self._probe_batch_of_one()
         self.flat.load(start)
         return draws
@@ -174,7 +199,7 @@ class TorchTrainer:
             return
         x = self.samples.x
         try:
-            with _drawing, torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            with drawing(x.device):
                 self.flat.module(x[:1])
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
@@ -185,6 +210,14 @@ class TorchTrainer:
                 f"{self.solver.batch} the last batch of client {short[0]}, with {size} samples, is one; "
                 "choose another client.batch or data.partition, or use GroupNorm"
             ) from error
+
+
+def _probe_rows(x: Tensor) -> Tensor:
+    """Return a few samples. Of token ids the last has the highest, which an embedding may lack."""
+    rows = torch.arange(PROBE_SAMPLES) % len(x)
+    if not x.is_floating_point():
+        rows[-1] = x.reshape(len(x), -1).amax(1).argmax()
+    return rows
 
 
 def _generator_state(device: torch.device) -> Tensor:

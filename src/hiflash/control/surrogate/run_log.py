@@ -10,7 +10,7 @@ from hiflash.control.surrogate.fit import RunLog
 from hiflash.control.surrogate.stand_in import check_representable, edge_labels
 from hiflash.data import Dataset
 from hiflash.errors import RunError
-from hiflash.methods.registry import MIXINGS
+from hiflash.methods.registry import make
 from hiflash.sim.population import populate
 from hiflash.store.checksums import check_file
 from hiflash.weights import Spec
@@ -45,6 +45,6 @@ def read_log(path: Path, data: Dataset | None, spec: Spec) -> RunLog:
         overall,
         updates,
         evaluations,
-        MIXINGS[config.cloud.mixing](config, 2 * len(shares)),
+        make("mixing", config, 2 * len(shares)),
         config.seed,
     )

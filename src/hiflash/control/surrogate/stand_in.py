@@ -48,6 +48,11 @@ def check_representable(config: Config) -> None:
             "a surrogate follows the global model from update to update, and cloud.mixing = "
             f'"{cloud.mixing}" combines several updates; use "interpolate" or "delta"'
         )
+    if not config.judged_by_accuracy:
+        problems.append(
+            "a surrogate models accuracy on classes, and here data.task is "
+            f"{config.data.task} and stop.metric {config.stop.metric}; use real training"
+        )
     if config.stop.target == "none":
         problems.append("a surrogate is for runs with a target; set stop.target")
     elif config.stop.target == 1:
@@ -62,6 +67,11 @@ def check_representable(config: Config) -> None:
     if config.client.batch_norm == "local":
         problems.append(
             'a surrogate follows one model, and client.batch_norm = "local" makes many; leave it out'
+        )
+    if config.client.algorithm != "sgd":
+        problems.append(
+            "a surrogate models plain SGD, and knows no states or corrections; leave out client.algorithm = "
+            f'"{config.client.algorithm}"'
         )
     if config.attack.kind != "none":
         problems.append("a surrogate cannot model malicious clients; leave out attack.*")

@@ -25,12 +25,27 @@ __all__ = [
 Clusters = list[list[int]]
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
-def random_association(clients: int, edges: int, stream: np.random.Generator) -> Clusters:
-    """Return clusters drawn at random whose sizes differ by at most one."""
+def random_association(
+    clients: int, edges: int, stream: np.random.Generator, reachable: Mask | None = None
+) -> Clusters:
+    """Return clusters drawn at random whose sizes differ by at most one.
+
+    With a mask `[edges, clients]`, clients in random order go to the smallest cluster that they reach.
+    """
     order = stream.permutation(clients)
-    return [sorted(part.tolist()) for part in np.array_split(order, edges)]
+    if reachable is None:
+        return [sorted(part.tolist()) for part in np.array_split(order, edges)]
+    shuffled = stream.permutation(edges)  # which of equally small clusters is taken
+    mask, sizes = reachable[shuffled].T, np.zeros(edges, np.int64)
+    clusters: Clusters = [[] for _ in range(edges)]
+    for client in order.tolist():
+        place = int(np.argmin(np.where(mask[client], sizes, clients)))
+        sizes[place] += 1
+        clusters[shuffled[place]].append(client)
+    return [sorted(cluster) for cluster in clusters]
 
 
 def latency_tiers(latency_s: Floats, tiers: int) -> Clusters:

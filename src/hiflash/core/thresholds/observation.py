@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from hiflash.core.thresholds.policy import CloudView
 
-__all__ = ["CHECKING_IN", "FEATURES", "LIMIT", "REMAINING", "observe", "refusal_would_stall"]
+__all__ = ["CHECKING_IN", "DURATION", "FEATURES", "LIMIT", "REMAINING", "observe", "refusal_would_stall"]
 
 FEATURES = 5
 DURATION, REMAINING, CHECKING_IN = 2, 3, 4  # positions of T_train, T_rem and checking_in

@@ -6,7 +6,7 @@ May import what study may import.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ __all__ = ["Evaluation", "Plan", "plan"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The finished runs of an evaluation, and the measures of their edges."""
+    """The finished runs of an evaluation, the measures of their edges, and the files with both."""
 
     plan: Plan
     cells: list[Cell]
     results: list[Result]
     edges: list[dict[str, Any]]
+    files: list[Path] = field(default_factory=list)
 
     @classmethod
     def of(

@@ -11,7 +11,7 @@ from typing import Any
 
 from hiflash.agents import TRAINING_SEEDS, from_anywhere
 from hiflash.config import Config
-from hiflash.config.settings import flatten, read_plan, read_settings
+from hiflash.config.settings import given_settings, read_plan
 from hiflash.errors import ConfigError
 from hiflash.study.cells import Cell, listed, make_cells, policy_settings, seed_numbers
 
@@ -82,7 +82,7 @@ def plan(
     `FULL`. With `quick`, `QUICK` takes the place of the file's section, except for the agent.
     """
     chosen = _chosen(config, quick, wanted)
-    given = {**BASE, **read_settings(config), **flatten(settings or {})}
+    given = {**BASE, **given_settings(config, settings)}
     for key, instead in VARIED.items():
         if key in given:
             raise ConfigError(f"an evaluation varies {key} itself; use {instead}")
@@ -172,6 +172,11 @@ def _check_useful(config: Config) -> None:
     """Refuse settings whose runs have nothing to measure."""
     if config.stop.target == "none":
         raise ConfigError("an evaluation measures what it takes to reach stop.target; give one, e.g. 0.9")
+    if not config.judged_by_accuracy:
+        raise ConfigError(
+            "an evaluation measures accuracy on the labels of edges, and here data.task is "
+            f"{config.data.task} and stop.metric {config.stop.metric}; leave them out"
+        )
     if config.trainer == "none" or config.data.name == "own":
         raise ConfigError(
             "an evaluation trains on a named dataset, and here trainer is "

@@ -91,6 +91,7 @@ class _Writer:
         self._reserve("LANE_X", machine.lanes * max((s.padded_size for s in laned), default=0))
         for name in ("LANE_Y", "LANE_WHERE"):
             self._reserve(name, machine.lanes * max((s.cols * s.outs for s in laned), default=0))
+        self._reserve("CORRECTION", self.size)
 
     def conv_stage(self, i: int, stage: Conv) -> str:
         """Return the functions of one convolution stage."""

@@ -201,10 +201,13 @@ INLINE void clip_gradient(int size, float clip, float *restrict gradient)
     for (int i = 0; i < size; i++) gradient[i] *= factor;
 }
 
-/* torch.optim.SGD behind the proximal term of FedProx: g + mu (u - w). */
-INLINE void sgd(int size, float lr, float mu, float momentum, float decay, const float *restrict anchor,
-                float *restrict gradient, float *restrict velocity, float *restrict u)
+/* torch.optim.SGD behind a correction (null if there is none) and FedProx's term: g + v + mu (u - w). */
+INLINE void sgd(int size, float lr, float mu, float momentum, float decay, const float *restrict correction,
+                const float *restrict anchor, float *restrict gradient, float *restrict velocity,
+                float *restrict u)
 {
+    if (correction)
+        for (int i = 0; i < size; i++) gradient[i] += correction[i];
     if (mu != 0)
         for (int i = 0; i < size; i++) gradient[i] += mu * (u[i] - anchor[i]);
     if (decay != 0)

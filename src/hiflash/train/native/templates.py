@@ -64,12 +64,17 @@ static void set_weights(float *ws, int count, const int *slots, const float *wei
     repack(ws);
 }
 
-/* All steps of a client task. `index` has the samples of all steps, batches[step] of them each. */
+/* All steps of a client task. `index` has the samples of all steps, batches[step] of them each; `correction`
+   is added to every gradient, unless it is null. */
 double train(float *ws, const float *x, const int64_t *labels, const int64_t *index, const int *batches,
-             int steps, int count, const int *slots, float *weights, float lr, float mu, float momentum,
-             float decay, float clip)
+             int steps, int count, const int *slots, float *weights, const float *correction, float lr,
+             float mu, float momentum, float decay, float clip)
 {
     double loss = 0;
+    if (correction) {
+        memset(ws + CORRECTION, 0, 4 * SIZE);
+        for (int k = 0; k < count; k++) ws[CORRECTION + slots[k]] = correction[k];
+    }
     set_weights(ws, count, slots, weights);
     memcpy(ws + ANCHOR, ws + WEIGHTS, 4 * SIZE);
     memset(ws + VELOCITY, 0, 4 * SIZE);
@@ -90,7 +95,8 @@ double train(float *ws, const float *x, const int64_t *labels, const int64_t *in
         loss += step_loss / batch;
         index += batch;
         clip_gradient(SIZE, clip, ws + GRADIENT);
-        sgd(SIZE, lr, mu, momentum, decay, ws + ANCHOR, ws + GRADIENT, ws + VELOCITY, ws + WEIGHTS);
+        sgd(SIZE, lr, mu, momentum, decay, correction ? ws + CORRECTION : 0, ws + ANCHOR, ws + GRADIENT,
+            ws + VELOCITY, ws + WEIGHTS);
         repack(ws);
     }
     for (int k = 0; k < count; k++) weights[k] = ws[WEIGHTS + slots[k]];

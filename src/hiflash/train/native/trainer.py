@@ -15,6 +15,7 @@ from hiflash.train.native.build import find_compiler, load_library
 from hiflash.train.native.codegen import Machine, generate
 from hiflash.train.native.network import NativeUnavailable, packed_slots, read_network
 from hiflash.train.task import Solver, TaskResult
+from hiflash.train.tasks import Classification
 from hiflash.train.torch_trainer import Samples, task_batches
 
 __all__ = ["NativeTrainer", "NativeUnavailable", "supports"]
@@ -51,6 +52,10 @@ class NativeTrainer:
         *,
         isa: str = "native",
     ) -> None:
+        if type(samples.task) is not Classification:
+            raise NativeUnavailable(f"the task {samples.task.name} has no compiled form")
+        if solver.optimizer != "sgd":
+            raise NativeUnavailable(f"the optimiser {solver.optimizer} has no compiled form")
         module, shape = make_model(), tuple(samples.x.shape[1:])
         reason = supports(module, shape, augment=solver.augment)
         if reason:
@@ -62,7 +67,8 @@ class NativeTrainer:
         self.slots = packed_slots(stages, compiler.machine.lanes)[0]
         self.workspace = _aligned(self.library.workspace_floats())
         self.batch = solver.batch
-        self.hyper = (solver.mu, solver.momentum, solver.weight_decay, solver.clip_norm)
+        self.mu = solver.mu
+        self.hyper = (solver.momentum, solver.weight_decay, solver.clip_norm)
         self.indices = samples.indices
         self.x, self.y = _arrays(samples.x, samples.y, stages[-1].outs)
         self.x_test, self.y_test = _arrays(samples.x_test, samples.y_test, stages[-1].outs)
@@ -74,7 +80,7 @@ class NativeTrainer:
         """Return the results in the order of the tasks."""
         return [self._train(task) for task in tasks]
 
-    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[int, float]:
+    def evaluate(self, weights: Weights, start: int, stop: int) -> tuple[float, ...]:
         """Return the number of right answers and the summed loss on a span of the test set."""
         values, loss = self._checked(weights), ctypes.c_double()
         span = range(len(self.x_test))[start:stop]
@@ -90,14 +96,16 @@ class NativeTrainer:
         index = np.concatenate(batches).astype(np.int64, copy=False)
         sizes = np.array([len(batch) for batch in batches], np.int32)
         values = self._checked(task.weights).copy()
-        return TaskResult(values, self._run(index, sizes, values, task.lr))
+        return TaskResult(values, self._run(index, sizes, values, task))
 
-    def _run(self, index: np.ndarray, sizes: np.ndarray, values: Weights, lr: float) -> float:
+    def _run(self, index: np.ndarray, sizes: np.ndarray, values: Weights, task: ClientTask) -> float:
         """Take the steps in C, on `values` itself, and return their mean loss."""
+        correction = None if task.correction is None else self._checked(task.correction)
         return self.library.train(  # type: ignore[no-any-return]
             self.workspace.ctypes.data, self.x.ctypes.data, self.y.ctypes.data,
             index.ctypes.data, sizes.ctypes.data, len(sizes),
-            len(self.slots), self.slots.ctypes.data, values.ctypes.data, lr, *self.hyper,
+            len(self.slots), self.slots.ctypes.data, values.ctypes.data,
+            None if correction is None else correction.ctypes.data, task.lr, self.mu + task.mu, *self.hyper,
         )  # fmt: skip
 
     def _checked(self, weights: Weights) -> Weights:
@@ -112,7 +120,7 @@ def _declare(library: ctypes.CDLL) -> None:
     library.workspace_floats.restype = ctypes.c_long
     library.workspace_floats.argtypes = []
     library.train.restype = ctypes.c_double
-    library.train.argtypes = [*[pointer] * 5, integer, integer, *[pointer] * 2, *[real] * 5]
+    library.train.argtypes = [*[pointer] * 5, integer, integer, *[pointer] * 3, *[real] * 5]
     library.evaluate.restype = ctypes.c_long
     library.evaluate.argtypes = [*[pointer] * 3, *[ctypes.c_long] * 2, integer, *[pointer] * 3]
 
