@@ -25,6 +25,12 @@ BARS = {
     "association_gap": ("", "-"),
     "cartpole_return": ("", "at least 450"),
     "environment_steps_s": ("/s", "at least 5,000"),
+    "serve_updates_s": ("/s", "at least 200, 500 wanted"),
+    "serve_updates_large_s": ("/s", "at least 4"),
+    "serve_group_commit_ratio": ("x", "at least 2.5"),
+    "serve_replay_events_s": ("/s", "at least 2,000"),
+    "serve_dst_seeds_min": ("/min", "at least 1,000"),
+    "serve_flood_p99_ms": ("ms", "below 200, and 50 MB"),
 }
 
 
@@ -53,9 +59,9 @@ def main() -> int:
 
 
 def _function(name: str) -> Callable[[], Any]:
-    from benchmarks import association, cartpole, environment, peers, simulation, trainers
+    from benchmarks import association, cartpole, environment, peers, serve, simulation, trainers
 
-    modules = (trainers, simulation, peers, association, cartpole, environment)
+    modules = (trainers, simulation, peers, association, cartpole, environment, serve)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 

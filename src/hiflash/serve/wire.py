@@ -227,9 +227,7 @@ class Wire:
             if said.status not in ("applied", "buffered", "rejected"):
                 raise Malformed(f"a verdict of status {said.status[:20]!r}")
             status = cast(Literal["applied", "buffered", "rejected"], said.status)
-            found.append(
-                Verdict(edge, said.lease_id, status, said.staleness, said.version, said.reason, now)
-            )
+            found.append(Verdict(edge, said.lease_id, status, said.staleness, said.version, said.reason, now))
         if told.proceed:
             found.append(Proceed(edge, lease_id, now))
         if told.cancel:

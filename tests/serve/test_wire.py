@@ -1,0 +1,120 @@
+"""Calls survive the way through bytes, and hostile bytes only ever raise `Malformed`."""
+
+import math
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hiflash.messages import (
+    Abandon,
+    Cancel,
+    CheckIn,
+    EdgeCosts,
+    Grant,
+    Proceed,
+    Progress,
+    Refuse,
+    Upload,
+    Verdict,
+)
+from hiflash.serve import wire_pb2 as pb
+from hiflash.serve.wire import SLACK, Malformed, Measured, Wire
+
+WIRE = Wire(3)
+MODEL = np.array([1.5, -2.0, 0.25], np.float32)
+ASK = CheckIn(2, 7, EdgeCosts(1.0, 2.0, 0.1, 0.5, 0.2), 4.0)
+ROUNDS = [Measured(5, 4, 15, 1.25, 0.5)]
+
+
+def test_an_upload_comes_back_with_its_check_in_and_its_rounds():
+    sent = pb.Upload.FromString(WIRE.work(Upload(2, 3, MODEL, 40, ASK, 4.0), ROUNDS, 2))
+    got = WIRE.upload(sent, 9.0)
+    assert (got.edge, got.lease_id, got.examples, got.now) == (2, 3, 40, 9.0)
+    assert got.weights.tobytes() == MODEL.tobytes()
+    assert got.check_in == ASK.at(9.0)
+    assert WIRE.measured(sent.rounds) == ROUNDS
+    assert sent.check_in.rounds == 2
+
+
+def test_abandoned_leases_and_questions_come_back():
+    assert WIRE.abandon(pb.Lease.FromString(WIRE.work(Abandon(2, 3, None, 0.0), [], 1)), 9.0) == Abandon(
+        2, 3, None, 9.0
+    )
+    assert WIRE.progress(pb.Lease.FromString(WIRE.work(Progress(2, 3, 0.0), [], 1)), 9.0) == Progress(
+        2, 3, 9.0
+    )
+
+
+def test_answers_come_back_the_verdict_before_the_grant():
+    told = [Grant(2, 7, 4, 11, math.inf, MODEL, 1.0), Verdict(2, 3, "applied", 1, 11, "", 1.0)]
+    verdict, grant = WIRE.answers(2, 3, pb.Answer.FromString(WIRE.answer(told)), 9.0)
+    assert verdict == Verdict(2, 3, "applied", 1, 11, "", 9.0)
+    assert (grant.lease_id, grant.base_version, grant.threshold) == (4, 11, math.inf)
+    assert grant.weights.tobytes() == MODEL.tobytes()
+    others = [Refuse(2, 7, "waited", 0.5, 1.0), Proceed(2, 3, 1.0), Cancel(2, 3, 1.0)]
+    for one in others:
+        (got,) = WIRE.answers(2, 3, pb.Answer.FromString(WIRE.answer([one])), 1.0)
+        assert got == one
+
+
+@pytest.mark.parametrize("size", [0, 8, 11, 13, 16])
+def test_a_model_of_another_length_is_refused(size):
+    with pytest.raises(Malformed, match="expected 12"):
+        WIRE.model(bytes(size))
+
+
+def test_a_call_over_the_cap_is_refused_before_it_is_parsed():
+    assert WIRE.most_bytes == 15 + SLACK  # 1.25 * 12 bytes of a model
+    with pytest.raises(Malformed, match="are allowed"):
+        WIRE.read(pb.Upload, bytes(WIRE.most_bytes + 1))
+
+
+def test_a_check_in_for_another_node_is_refused():
+    sent = pb.Upload(node=1, model=MODEL.tobytes(), check_in=pb.CheckIn(node=2))
+    with pytest.raises(Malformed, match="node 1 checks in for node 2"):
+        WIRE.upload(sent, 0.0)
+
+
+def test_too_many_rounds_or_too_large_numbers_are_refused():
+    with pytest.raises(Malformed, match="rounds"):
+        WIRE.measured([pb.Measured()] * 1_001)
+    with pytest.raises(Malformed, match="larger than"):
+        WIRE.progress(pb.Lease(lease_id=2**60), 0.0)
+
+
+def test_impossible_seconds_count_as_none():
+    (got,) = WIRE.measured([pb.Measured(asked=1, compute_s=math.nan, send_s=-1.0)])
+    assert (got.compute_s, got.send_s) == (0.0, 0.0)
+
+
+READERS = {
+    pb.CheckIn: lambda sent: WIRE.check_in(sent, 0.0),
+    pb.Upload: lambda sent: (WIRE.upload(sent, 0.0), WIRE.measured(sent.rounds)),
+    pb.Lease: lambda sent: (WIRE.abandon(sent, 0.0), WIRE.progress(sent, 0.0)),
+    pb.Deliver: lambda sent: WIRE.update(sent, 0.0),
+    pb.Answer: lambda sent: WIRE.answers(0, 1, sent, 0.0),
+    pb.Hello: lambda sent: sent.node,
+    pb.Fetch: lambda sent: sent.node,
+    pb.Task: lambda sent: WIRE.model(sent.model),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(list(READERS)), st.binary(max_size=200))
+def test_random_bytes_are_read_or_malformed(kind, body):
+    with suppress(Malformed):
+        READERS[kind](WIRE.read(kind, body))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_truncated_and_flipped_uploads_are_read_or_malformed(data):
+    body = bytearray(WIRE.work(Upload(2, 3, MODEL, 40, ASK, 4.0), ROUNDS, 2))
+    place = data.draw(st.integers(0, len(body) - 1))
+    body[place] ^= 1 << data.draw(st.integers(0, 7))
+    cut = bytes(body[: data.draw(st.integers(0, len(body)))])
+    with suppress(Malformed):
+        READERS[pb.Upload](WIRE.read(pb.Upload, cut))
