@@ -10,6 +10,7 @@ Everything that a program or an extension needs is here (docs/api.md); the modul
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -261,6 +262,10 @@ _HOMES = {
     "weighted_mean": "hiflash.weights",
     "weighting": "hiflash.core.weighting",
 }
+
+
+if "gymnasium" in sys.modules:  # then `gymnasium.make` should find the environments
+    importlib.import_module("hiflash.control")
 
 
 def __getattr__(name: str) -> Any:
