@@ -264,8 +264,13 @@ _HOMES = {
 }
 
 
-if "gymnasium" in sys.modules:  # then `gymnasium.make` should find the environments
-    importlib.import_module("hiflash.control")
+def _register_environments() -> None:
+    """Let `gymnasium.make` find the environments, if Gymnasium is in use."""
+    if "gymnasium" in sys.modules:
+        importlib.import_module("hiflash.control")
+
+
+_register_environments()
 
 
 def __getattr__(name: str) -> Any:
