@@ -19,7 +19,7 @@ FIRST_SEED = 1_000  # federations that no training sees: the first of a training
 
 def federations() -> gymnasium.Env:
     """Return the environment, in which resources fluctuate and every episode has another federation."""
-    return gymnasium.make("hiflash.control:hiflash/Staleness-v1", config={"resources.fluctuation": "on"})
+    return gymnasium.make("hiflash:hiflash/Staleness-v1", config={"resources.fluctuation": "on"})
 
 
 def costs(choose: Callable[[np.ndarray], int], count: int) -> np.ndarray:

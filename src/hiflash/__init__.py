@@ -10,6 +10,7 @@ Everything that a program or an extension needs is here (docs/api.md); the modul
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -261,6 +262,15 @@ _HOMES = {
     "weighted_mean": "hiflash.weights",
     "weighting": "hiflash.core.weighting",
 }
+
+
+def _register_environments() -> None:
+    """Let `gymnasium.make` find the environments, if Gymnasium is in use."""
+    if "gymnasium" in sys.modules:
+        importlib.import_module("hiflash.control")
+
+
+_register_environments()
 
 
 def __getattr__(name: str) -> Any:

@@ -58,7 +58,7 @@ def test_gymnasium_makes_both_without_an_import():
 import sys, gymnasium
 assert not any(name.startswith("hiflash") for name in sys.modules)
 for version in (0, 1):
-    made = gymnasium.make(f"hiflash.control:hiflash/Staleness-v{version}", config={"federation.edges": 3})
+    made = gymnasium.make(f"hiflash:hiflash/Staleness-v{version}", config={"federation.edges": 3})
     print(type(made.unwrapped).__name__, end=" ")
 """
     assert in_a_fresh_process(script) == "StalenessEnv ShapedStalenessEnv"

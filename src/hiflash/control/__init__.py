@@ -1,7 +1,7 @@
 """Learning to control staleness: the environment, the agent's training, its surrogate.
 
 Importing it registers its environments, so Gymnasium finds them by its name (decision 51):
-`gymnasium.make("hiflash.control:hiflash/Staleness-v1")`.
+`gymnasium.make("hiflash:hiflash/Staleness-v1")`.
 May import everything above it: sim, config, store, agents and what they import.
 """
 
