@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hiflash.control.environment import StalenessEnv
     from hiflash.control.shaped import ShapedStalenessEnv
     from hiflash.core.aggregation import Rule
-    from hiflash.core.algorithms.algorithm import ClientAlgorithm, CloudSide, MeanOfStates, Traffic
+    from hiflash.core.algorithms.algorithm import ClientAlgorithm, CloudSide, Done, MeanOfStates, Traffic
     from hiflash.core.association.parts import Scene
     from hiflash.core.attack import Attack
     from hiflash.core.compression import Codec
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
     from hiflash.study.train_agent import TrainedAgent, train_agent
+    from hiflash.train.function import Batch, Context
     from hiflash.train.task import Trainer
     from hiflash.train.tasks import Classification, NextToken, Regression, Task
     from hiflash.weights import Spec, digest, weighted_mean
@@ -86,6 +87,7 @@ __all__ = [
     "Assignment",
     "AssociationStudy",
     "Attack",
+    "Batch",
     "Calibration",
     "Cell",
     "CheckIn",
@@ -101,9 +103,11 @@ __all__ = [
     "Comparison",
     "Config",
     "ConfigError",
+    "Context",
     "DamageError",
     "DataError",
     "Dataset",
+    "Done",
     "EdgeCosts",
     "Evaluation",
     "FederationData",
@@ -178,6 +182,7 @@ _HOMES = {
     "Assignment": "hiflash.messages",
     "AssociationStudy": "hiflash.study.associate",
     "Attack": "hiflash.core.attack",
+    "Batch": "hiflash.train.function",
     "Calibration": "hiflash.study.calibrate",
     "Cell": "hiflash.study.cells",
     "CheckIn": "hiflash.messages",
@@ -193,9 +198,11 @@ _HOMES = {
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
     "ConfigError": "hiflash.errors",
+    "Context": "hiflash.train.function",
     "DamageError": "hiflash.errors",
     "DataError": "hiflash.errors",
     "Dataset": "hiflash.data",
+    "Done": "hiflash.core.algorithms.algorithm",
     "EdgeCosts": "hiflash.messages",
     "Evaluation": "hiflash.study.policies",
     "FederationData": "hiflash.data.federation",

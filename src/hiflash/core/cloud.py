@@ -288,13 +288,20 @@ class Cloud(Stateful):
         if isinstance(model, str):
             verdict, follow = self._rejection(upload, staleness, model), self._dropped(lease, upload.now)
         else:
-            with Attempt(self.side) as attempt:
-                self.side.accept(upload.edge, upload.extra, upload.examples)
-                verdict, follow = self._take(lease, upload, model)
-            if verdict.status == "rejected":
-                attempt.undo()
+            verdict, follow = self._accept(lease, upload, model)
         self._close(lease, verdict)
         return [verdict, *follow]
+
+    def _accept(self, lease: Lease, upload: Upload, model: Weights) -> tuple[Verdict, list[CloudEffect]]:
+        """Let the schedule take a usable upload; its arrays count only if it is not rejected after all."""
+        if not upload.extra:
+            return self._take(lease, upload, model)
+        with Attempt(self.side) as attempt:
+            self.side.accept(upload.edge, upload.extra, upload.examples)
+            verdict, follow = self._take(lease, upload, model)
+        if verdict.status == "rejected":
+            attempt.undo()
+        return verdict, follow
 
     def _usable(self, lease: Lease, upload: Upload) -> Weights | str:
         """Return the model of an upload, or the reason to reject it."""
@@ -311,7 +318,7 @@ class Cloud(Stateful):
             return "not finite"
         if not 1 <= upload.steps < math.inf:
             return "steps"
-        if not self.side.usable(upload.extra):
+        if upload.extra and not self.side.usable(upload.extra):
             return "extra"
         if not math.isinf(self.norm_bound):
             with np.errstate(over="ignore"):

@@ -351,8 +351,9 @@ class Simulator(Stateful):
                 self.ledger.rejections["not finite"] += 1
                 self._give_up(Abandon(upload.edge, lease_id, upload.check_in, self.now))
                 return
-            upload = finished.fill(upload)
-        self._hand_in(replace(upload, now=self.now), finished)
+            self._hand_in(finished.fill(upload, self.now), finished)
+        else:
+            self._hand_in(replace(upload, now=self.now))
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1

@@ -9,7 +9,7 @@ client task is pure, so its result does not depend on when it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hiflash.core.cloud import Cloud, Lease
@@ -23,7 +23,7 @@ from hiflash.messages import Extra, Model, Promise, Round, Upload, Weights
 __all__ = ["Finished", "NoTraining", "RealTraining", "StandIn"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen ones take four times as long to make; nothing changes it
 class Finished:
     """An upload as it reaches the cloud; `left` is the part that compression left for the next upload.
 
@@ -38,9 +38,18 @@ class Finished:
     states: Mapping[int, Extra] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
 
-    def fill(self, upload: Upload) -> Upload:
-        """Return the upload of an edge with this content."""
-        return replace(upload, weights=self.model, examples=self.examples, steps=self.steps, extra=self.extra)
+    def fill(self, upload: Upload, now: float) -> Upload:
+        """Return the upload of an edge with this content, as it arrives now."""
+        return Upload(  # not `replace`, which takes three times as long
+            upload.edge,
+            upload.lease_id,
+            self.model,
+            self.examples,
+            upload.check_in,
+            now,
+            self.steps,
+            self.extra,
+        )
 
 
 class NoTraining(Stateful):

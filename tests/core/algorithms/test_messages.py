@@ -132,6 +132,14 @@ def test_a_refused_upload_leaves_the_mean_of_the_states(
     assert granted(cloud, 2).extra["c"] == 0
 
 
+def test_an_upload_without_arrays_leaves_the_mean_of_the_states() -> None:
+    cloud = make_cloud()
+    (verdict,) = cloud.handle(Upload(0, granted(cloud).lease_id, f32(1), 10, None, 1.0, 3.0))
+    assert isinstance(verdict, Verdict)
+    assert verdict.status == "applied"
+    assert granted(cloud, 2).extra["c"] == 0
+
+
 def test_an_upload_that_the_mixing_rule_spoils_is_undone() -> None:
     cloud = make_cloud()
     cloud.mixing.mix = lambda *_: f32(np.inf)  # type: ignore[method-assign]

@@ -77,8 +77,8 @@ class Steps:
 class CloudSide(Stateful):
     """The cloud's half of an algorithm: what grants carry, and what becomes of the arrays in uploads.
 
-    The cloud calls `accept` once for every upload that it applies or buffers. If it refuses the upload after
-    all, it restores the state from before.
+    The cloud calls `accept` once for every upload with arrays that it applies or buffers. If it refuses the
+    upload after all, it restores the state from before.
     """
 
     def grant(self) -> Extra:
@@ -86,8 +86,8 @@ class CloudSide(Stateful):
         return {}
 
     def usable(self, extra: Extra) -> bool:
-        """Return whether an upload has the right arrays."""
-        return not extra
+        """Return whether an upload with arrays has the right ones."""
+        return False
 
     def accept(self, edge: int, extra: Extra, examples: int) -> None:
         """Take in the arrays of an upload."""
@@ -148,8 +148,8 @@ class MeanOfStates(CloudSide):
         self.clients = clients
 
     def usable(self, extra: Extra) -> bool:
-        """Return whether an upload has no change, or one of the right shape."""
-        return not extra or (
+        """Return whether an upload has a change of the right shape."""
+        return (
             set(extra) == {self.CHANGE}
             and usable_extra(extra)
             and extra[self.CHANGE].shape == self.mean.shape
@@ -157,8 +157,7 @@ class MeanOfStates(CloudSide):
 
     def accept(self, edge: int, extra: Extra, examples: int) -> None:
         """Add the sum of the changes, divided by the number of all clients."""
-        if extra:
-            self.mean = self.mean + extra[self.CHANGE] * np.float32(1 / self.clients)
+        self.mean = self.mean + extra[self.CHANGE] * np.float32(1 / self.clients)
 
 
 def not_robust(config: Any) -> str | None:

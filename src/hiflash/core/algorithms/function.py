@@ -60,11 +60,10 @@ class _CloudSide(CloudSide):
 
     def accept(self, edge: int, extra: Extra, examples: int) -> None:
         """Replace the arrays of an edge."""
-        if extra:
-            self.last[edge] = (extra, examples)
-            # By edge, not by arrival: float addition is not associative.
-            held = [self.last[other] for other in sorted(self.last)]
-            self.mean = gather("mean", {}, [arrays for arrays, _ in held], [count for _, count in held])
+        self.last[edge] = (extra, examples)
+        # By edge, not by arrival: float addition is not associative.
+        held = [self.last[other] for other in sorted(self.last)]
+        self.mean = gather("mean", {}, [arrays for arrays, _ in held], [count for _, count in held])
 
 
 def _problem(config: Any) -> str | None:
