@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import hiflash
 from hiflash.cli import main
 from hiflash.cli.compare import _titles
 from hiflash.sim.result import Result
@@ -87,3 +88,12 @@ def test_titles_have_what_tells_runs_apart() -> None:
     }
     parts = comparison_cells(methods=["centralized", "hifl"], partitions=["iid", "noniid2"], seeds=1)
     assert list(_titles(parts).values()) == ["Centralized", "HiFL, iid", "HiFL, noniid2"]
+
+
+@pytest.mark.usefixtures("parts_as_before")
+def test_brackets_in_a_sentence_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    hiflash.register("weighting", hiflash.Part("mine", "see [/docs] and [a, b]", lambda _: float))
+    assert main(["methods"]) == 0
+    shown = capsys.readouterr().out
+    assert "see [/docs] and [a, b]" in shown
+    assert "with [a, b] = hinge" in " ".join(shown.split())

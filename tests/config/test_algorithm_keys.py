@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hiflash.config import Config
-from hiflash.config.describe import describe_method
+from hiflash.config.describe import describe_method, describe_parts
 from hiflash.control.surrogate.stand_in import check_representable
 from hiflash.errors import ConfigError
 
@@ -87,7 +87,9 @@ def test_the_name_of_an_optimiser_may_have_capitals() -> None:
 def test_the_description_of_a_method_names_algorithm_and_optimiser() -> None:
     assert describe_method("scaffold")["client"] == "scaffold"
     assert describe_method("fedprox")["client"] == "SGD (mu 0.01)"
-    assert describe_method("fedadam")["mixing"] == "adam"
+    assert describe_method("fedadam")["mixing"] == "mean by samples"
+    assert describe_method("fedadam")["optimizer"] == "adam"
+    assert describe_parts()["optimizer"]["parts"]["yogi"]["keys"]  # also those that adam declares
 
 
 @pytest.mark.parametrize("algorithm", ["scaffold", "feddyn", "fednova"])

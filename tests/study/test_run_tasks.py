@@ -284,3 +284,16 @@ def test_compare_and_sweep_speak_of_the_metric(rows: hiflash.Dataset, tmp_path: 
     assert "by best rmse" in str(sweep_tables(swept.numbers(), "best_rmse", 120)[0].title)
     with pytest.raises(ConfigError, match=r"can be sorted by .*rmse, best_rmse, loss, got accuracy"):
         hiflash.sweep(grid={"client.lr": [0.1]}, data=rows, model=linear, by="accuracy", **settings)
+
+
+def test_a_dataset_with_a_name_says_its_task_before_it_is_loaded(rows, parts_as_before) -> None:
+    """Targets and sort keys are chosen before: a regression must not get accuracy's 0.9."""
+    hiflash.register("dataset", hiflash.Part("silent", "numbers", lambda _: rows))
+    hiflash.register(
+        "dataset", hiflash.Part("frank", "numbers", lambda _: rows, settings={"data.task": "regression"})
+    )
+    common: dict[str, Any] = {"model": linear, "stop.communications": 10, "data.partition": "iid"}
+    with pytest.raises(ConfigError, match=r"silent has the task regression, and its entry does not say so"):
+        hiflash.run(**common, **{"data.name": "silent", "federation.clients": 4, "federation.edges": 2})
+    result = hiflash.run(**common, **{"data.name": "frank", "federation.clients": 4, "federation.edges": 2})
+    assert (result.metric, result.stop_target) == ("rmse", None)

@@ -200,3 +200,13 @@ def test_a_module_is_new_in_every_task() -> None:
 def test_train_must_take_three_arguments(train: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         run(train)
+
+
+def test_metrics_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+    def train(model: nn.Module, data: Any, context: Any) -> dict[str, float]:
+        return {"loss": float("nan"), "large": float("inf"), "tasks": 1.0}
+
+    result = run(train, directory=tmp_path / "run")
+    assert result.client_metrics == {"tasks": 1.0}
+    for name in ("result.json", "events.jsonl"):
+        assert "NaN" not in (tmp_path / "run" / name).read_text()

@@ -27,12 +27,13 @@ def _methods(options: argparse.Namespace) -> int:
         print(json.dumps({"methods": rows, "parts": kinds}))
         return 0
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
     for name, row in rows.items():
-        parts = ", ".join(f"[dim]{part}[/] {value}" for part, value in row["parts"].items())
-        table.add_row(f"[bold]{name}[/]", f"{row['about']}\n{parts}\n")
+        parts = ", ".join(f"[dim]{part}[/] {escape(value)}" for part, value in row["parts"].items())
+        table.add_row(f"[bold]{name}[/]", f"{escape(row['about'])}\n{parts}\n")
     console = Console(highlight=False)
     console.print(table)
     for word, kind in kinds.items():
@@ -41,7 +42,7 @@ def _methods(options: argparse.Namespace) -> int:
         names = Table.grid(padding=(0, 2))
         for name, part in kind["parts"].items():
             declared = "".join(f"\n[dim]--{key}[/]" for key in part["keys"])
-            names.add_row(f"  [bold]{name}[/]", part["about"].replace("`", "") + declared)
+            names.add_row(f"  [bold]{name}[/]", escape(part["about"].replace("`", "")) + declared)
         console.print(names)
         console.print()
     console.print("Any part may be replaced: hiflash run --method fedat --cloud.mixing delta", soft_wrap=True)

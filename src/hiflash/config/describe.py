@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hiflash.config.tree import Config
+from hiflash.core.registry import Part
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.plugins import load_plugins
 from hiflash.methods.registry import chosen
@@ -32,7 +34,9 @@ def describe_method(method: str) -> dict[str, str]:
     else:
         parts["schedule"] = f"sync ({cloud.participants} {'clients' if flat else 'edges'})"
         parts["selection"] = cloud.selection
-        parts["mixing"] = "mean by samples" if cloud.optimizer == "none" else cloud.optimizer
+        parts["mixing"] = "mean by samples"
+        if cloud.optimizer != "none":
+            parts["optimizer"] = cloud.optimizer
     name = client.optimizer.upper() if client.algorithm == "sgd" else client.algorithm
     parts["client"] = f"{name} (mu {client.mu:g})" if client.mu else name
     return parts
@@ -47,13 +51,19 @@ def describe_parts() -> dict[str, dict[str, Any]]:
             "parts": {
                 name: {
                     "about": part.about,
-                    "keys": [f"{section}.{key.name}" for section in kind.sections for key in part.keys],
+                    "keys": _keys_of(kind.sections, part),
                 }
                 for name, part in kind.parts.items()
             },
         }
         for word, kind in KINDS.items()
     }
+
+
+def _keys_of(sections: Sequence[str], part: Part) -> list[str]:
+    """Return the keys that a part uses: its own, and those of other parts in the same sections."""
+    names = [*(key.name for key in part.keys), *part.reads]
+    return [f"{section}.{name}" for section in sections for name in names]
 
 
 def _is_weighted(config: Config) -> bool:

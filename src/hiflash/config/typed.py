@@ -69,7 +69,7 @@ class FederationSettings(TypedDict, total=False):
 class ClientSettings(TypedDict, total=False):
     """The section `client`: What a client does with a model."""
 
-    algorithm: Literal["feddyn", "fednova", "function", "scaffold", "sgd"] | str
+    algorithm: Literal["sgd", "feddyn", "fednova", "function", "scaffold"] | str
     """what a client does with a model (docs/client_algorithms.md)"""
 
     feddyn_alpha: float

@@ -102,7 +102,8 @@ AGENT = Part(  # not in core, because an agent is a file
     reads=("threshold_max",),
 )
 
-ALGORITHMS: dict[str, Part] = discover("hiflash.core.algorithms")
+_found = discover("hiflash.core.algorithms")
+ALGORITHMS: dict[str, Part] = {"sgd": _found["sgd"], **_found}  # the default first
 THRESHOLDS: dict[str, Part] = {**discover("hiflash.core.thresholds"), AGENT.name: AGENT}
 
 STATE = ("snapshot", "restore")

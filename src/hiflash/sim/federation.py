@@ -201,6 +201,11 @@ def _task(config: Config, data: Dataset | None) -> tuple[Dataset | None, Task]:
     name, tasks = config.data.task, KINDS["task"].parts
     if name == "auto":
         name = "classification" if data is None else data.task
+        if name != "classification":  # the target was chosen for classes
+            raise ConfigError(
+                f"the dataset {config.data.name} has the task {name}, and its entry does not say so; set "
+                f'data.task = "{name}", or give its Part settings={{"data.task": "{name}"}}'
+            )
     if name not in tasks:
         raise ConfigError(
             f'the task {name} of the data is not known; register it with hiflash.register("task", ...), '

@@ -139,7 +139,7 @@ class FunctionTrainer(TorchTrainer):
         return np.concatenate(parts)
 
     def _returned(self, returned: object) -> tuple[dict[str, float], Extra]:
-        """Return the metrics and the arrays among what a function returned."""
+        """Return the finite metrics and the arrays among what a function returned."""
         if returned is None:
             return {}, {}
         if not isinstance(returned, Mapping):
@@ -152,7 +152,8 @@ class FunctionTrainer(TorchTrainer):
         for name, value in returned.items():
             array = _array(name, value)
             if array.ndim == 0:
-                metrics[_name(name)] = float(array)
+                if np.isfinite(array):  # JSON has no NaN, and one would spoil the mean of all
+                    metrics[_name(name)] = float(array)
             else:
                 extra[_name(name)] = array.astype(np.float32)
         values = sum(array.size for array in extra.values())
