@@ -212,18 +212,17 @@ def _usual(given: Mapping[str, Any]) -> dict[str, Any]:
     recipe = METHODS[method].settings if isinstance(method, str) and method in METHODS else {}
     named = KINDS["dataset"].parts.get(dataset) if isinstance(dataset, str) else None
     brought = brought_by_files(given, recipe)
-    usual = {**_defaults(), **(named.settings if named else {}), **recipe, **brought}
-    return {**usual, "stop.target": _usual_target(usual, given)}
+    own = named.settings if named else {}
+    usual = {**_defaults(), **own, **recipe, **brought}
+    return {**usual, "stop.target": _usual_target(usual, own, given)}
 
 
-def _usual_target(usual: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    """Return the target that a metric has by default: the dataset's, or 90 % for accuracy on classes."""
-    keys = ("data.task", "stop.metric")
-    if all(given.get(key, usual[key]) == usual[key] for key in keys) and usual["data.task"] != "auto":
+def _usual_target(usual: Mapping[str, Any], own: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """Return the default target: the dataset's for its own metric, 90 % for other accuracies on classes."""
+    asked = {key: given.get(key, usual[key]) for key in ("data.task", "stop.metric")}
+    if "stop.target" in own and all(asked[key] == usual[key] for key in asked):
         return usual["stop.target"]
-    if not _judged_by_accuracy(*(given.get(key, usual[key]) for key in keys)):
-        return "none"
-    return usual["stop.target"] if usual["data.task"] == "auto" else _defaults()["stop.target"]
+    return _defaults()["stop.target"] if _judged_by_accuracy(*asked.values()) else "none"
 
 
 def _judged_by_accuracy(task: str, metric: str) -> bool:
