@@ -11,7 +11,7 @@ import hiflash
 def mixed_speeds(config: hiflash.Config, scene) -> list[list[int]]:
     """Return clusters that the clients join in turn, the fastest first."""
     edges = config.federation.edges
-    order = np.argsort(scene.compute_s + scene.best_send_s, kind="stable")
+    order = np.argsort(scene.compute_s + scene.best_send_s(), kind="stable")
     return [sorted(order[edge::edges].tolist()) for edge in range(edges)]
 
 

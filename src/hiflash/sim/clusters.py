@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,7 @@ def _clusters(
     stream = rng(config.seed, "association")
     scene = Scene(
         resources.compute_s,
-        resources.best_send_s,
+        lambda: resources.best_send_s,  # drawn if it is asked for: a million clients take seconds
         resources.latency_s,
         labels,
         stream,
@@ -89,9 +90,9 @@ def _clusters(
     clusters: Clusters = make("association", config, scene)
     name, edges, clients = config.federation.association, config.federation.edges, config.federation.clients
     try:
-        placed = sorted(client for cluster in clusters for client in cluster)
-        fits = len(clusters) == edges and placed == list(range(clients))
-    except TypeError:
+        placed = np.fromiter(chain.from_iterable(clusters), np.int64)
+        fits = len(clusters) == edges and np.bincount(placed, minlength=clients).tolist() == [1] * clients
+    except (TypeError, ValueError):
         fits = False
     if not fits:
         raise ConfigError(

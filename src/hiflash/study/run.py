@@ -278,10 +278,11 @@ def _result(federation: Federation, session: Session, reason: str, folder: RunDi
 def _edges(federation: Federation, session: Session) -> dict[str, Any]:
     """Return what there is to know of every edge at any time."""
     engine, flat = session.engine, federation.config.federation.flat
+    clusters = engine.clusters  # a copy each time
     return {
-        "cluster_sizes": [len(cluster) for cluster in engine.clusters],
+        "cluster_sizes": [len(cluster) for cluster in clusters],
         # Clients are no edges: a sum over them cannot be compared with one over edges (decision 33).
-        "js_per_edge": [] if flat else federation.population.js_per_edge(engine.clusters),
+        "js_per_edge": [] if flat else federation.population.js_per_edge(clusters),
         **engine.edges_ms(),
     }
 

@@ -32,15 +32,15 @@ __all__ = ["ASSOCIATIONS", "Scene"]
 class Scene:
     """The clients and edges as an association sees them.
 
-    `compute_s` and `best_send_s` have the seconds that every client computes, and sends to its best edge.
-    `latency_s()` has both together for every edge and client, in an array of its own. `labels` are counts by
-    client and class, None without data. `progress` takes the number of clients placed so far. `reachable`
+    `compute_s` has the seconds that every client computes, `best_send_s()` those that it sends to its best
+    edge. `latency_s()` has both together for every edge and client, in an array of its own. `labels` are
+    counts by client and class, None without data. `progress` takes the number of clients placed so far. `reachable`
     says which edge reaches which client, `[edges, clients]`; None if all reach all. `given` has the edge of
     every client if files name it.
     """
 
     compute_s: Floats
-    best_send_s: Floats
+    best_send_s: Callable[[], Floats]
     latency_s: Callable[[], Floats]
     labels: Counts | None
     stream: np.random.Generator
@@ -65,7 +65,7 @@ def _given(config: Any, scene: Scene) -> Clusters:
 
 
 def _latency(config: Any, scene: Scene) -> Clusters:
-    return latency_tiers(scene.compute_s + scene.best_send_s, config.federation.edges)
+    return latency_tiers(scene.compute_s + scene.best_send_s(), config.federation.edges)
 
 
 def _edge_iid(config: Any, scene: Scene) -> Clusters:
