@@ -379,6 +379,15 @@ def test_a_model_that_cannot_be_compiled_runs_on_torch_with_one_line_of_notice(
         hiflash.run(data=tiny_data, model=model, **{**settings, "trainer": "native"})
 
 
+@pytest.mark.parametrize("trainer", ["auto", "native", "torch", "stacked"])
+def test_an_unknown_optimiser_is_an_error_before_a_trainer_is_chosen(
+    trainer: str, run_tiny: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError, match=r'client.optimizer must be one of .*adamw.*, got "adamm"'):
+        run_tiny(trainer=trainer, client__optimizer="adamm")
+    assert caplog.text == ""
+
+
 @pytest.mark.usefixtures("no_figures")
 def test_resuming_with_another_trainer_is_refused(run_tiny: Run, resume_tiny: Run, tmp_path: Path) -> None:
     with pytest.raises(Paused):
