@@ -13,6 +13,7 @@ import pytest
 from hiflash.cli import main
 from hiflash.cli.compare import _titles
 from hiflash.sim.result import Result
+from hiflash.study.catalogue import list_datasets
 from hiflash.study.compare import comparison_cells
 
 QUICK = [
@@ -87,6 +88,19 @@ def test_a_run_lists_every_file_to_look_at(folder: Path, capsys: pytest.CaptureF
     written = {str(path.relative_to(folder)) for path in (folder / "runs/n").iterdir()}
     needed_to_resume = {"runs/n/config.toml", "runs/n/SHA256SUMS", "runs/n/checkpoint.safetensors"}
     assert listed == written - needed_to_resume
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "120"])
+def test_the_list_of_datasets_breaks_neither_names_nor_paths(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["data", "list"]) == 0
+    printed = capsys.readouterr().out
+    for row in list_datasets():
+        assert any(line.split()[:1] == [row.name] for line in printed.splitlines())
+        assert row.path is None or f"  found in {row.path}\n" in printed
+        assert all(word in printed.split() for word in row.note.split())  # nothing is cut off
 
 
 def test_titles_have_what_tells_runs_apart() -> None:
