@@ -152,7 +152,14 @@ def same(folder: Path) -> None:
     one = run(make_linear_model, directory=folder / "rows-local", **numbers)
     assert one.clients["mean"] > 0
     assert_same_run(one, run(make_linear_model, directory=folder / "rows-ray", executor="ray", **numbers))
-    for name, train in (("mine", {"train": train_own}), ("named", {"client.function": "tiny:train_named"})):
+    (folder / "own_training.py").write_text(
+        "def train(*task):\n    from tiny import train_named\n\n    return train_named(*task)\n"
+    )
+    for name, train in (
+        ("mine", {"train": train_own}),
+        ("named", {"client.function": "tiny:train_named"}),
+        ("file", {"client.function": f"{folder}/own_training.py:train"}),
+    ):
         settings = {**train, "client.algorithm": "function", "client.extra_values": 2}
         settings |= {"stop.communications": 20}
         one = run(directory=folder / f"{name}-local", **settings)

@@ -14,6 +14,7 @@ import hiflash
 from hiflash.cli import main
 from hiflash.cli.compare import _titles
 from hiflash.sim.result import Result
+from hiflash.study.catalogue import list_datasets
 from hiflash.study.compare import comparison_cells
 
 QUICK = [
@@ -24,19 +25,24 @@ REFUSED = "8,072 updates refused: not finite"
 
 
 @pytest.fixture
-def diverged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_figures: None) -> Iterator[None]:
-    """Give the results of seed 1 a warning, and the signals back to pytest."""
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Return an empty current folder, and give the signals back to pytest."""
+    monkeypatch.chdir(tmp_path)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield tmp_path
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def diverged(monkeypatch: pytest.MonkeyPatch, folder: Path, no_figures: None) -> None:
+    """Give the results of seed 1 a warning."""
     plain = Result.to_dict
 
     def warned(self: Result) -> dict[str, Any]:
         return {**plain(self), "warnings": [REFUSED] if self.seed == 1 else []}
 
     monkeypatch.setattr(Result, "to_dict", warned)
-    monkeypatch.chdir(tmp_path)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 COMPARE = ["compare", *QUICK, "--variant", "hifl+delta=hifl cloud.mixing=delta", "--seeds=2", "--processes=1"]
@@ -75,6 +81,27 @@ def test_with_json_warnings_go_to_stderr(
     told = capsys.readouterr()
     assert "warnings" in json.dumps(json.loads(told.out))
     assert [text for text in told.err.splitlines() if "warning" in text] == [line]
+
+
+def test_a_run_lists_every_file_to_look_at(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *QUICK, "--evaluate.clients=0.2"]) == 0
+    listed = {line for line in capsys.readouterr().out.splitlines() if line.startswith("runs/n/")}
+    written = {str(path.relative_to(folder)) for path in (folder / "runs/n").iterdir()}
+    needed_to_resume = {"runs/n/config.toml", "runs/n/SHA256SUMS", "runs/n/checkpoint.safetensors"}
+    assert listed == written - needed_to_resume
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "120"])
+def test_the_list_of_datasets_breaks_neither_names_nor_paths(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["data", "list"]) == 0
+    printed = capsys.readouterr().out
+    for row in list_datasets():
+        assert any(line.split()[:1] == [row.name] for line in printed.splitlines())
+        assert row.path is None or f"  found in {row.path}\n" in printed
+        assert all(word in printed.split() for word in row.note.split())  # nothing is cut off
 
 
 def test_titles_have_what_tells_runs_apart() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import hiflash
 from hiflash.errors import ConfigError, DataError, Paused, RunError
+from hiflash.study.run import _check_identity
 from hiflash.weights import digest
 from tiny import TINY, assert_same_run, make_tiny_model
 
@@ -99,6 +100,37 @@ def test_resuming_with_other_data_is_refused(run_tiny: Run, tmp_path: Path, tiny
     other = hiflash.Dataset.from_arrays(tiny_data.x + 1, tiny_data.y, tiny_data.x_test, tiny_data.y_test)
     with pytest.raises(RunError, match="begun with data"):
         hiflash.resume(tmp_path / "run", data=other, model=make_tiny_model)
+
+
+def test_resuming_with_what_the_run_was_begun_without_is_refused(
+    run_tiny: Run, resume_tiny: Run, tmp_path: Path, tiny_data: Any
+) -> None:
+    with pytest.raises(Paused):
+        run_tiny(directory=tmp_path / "run", pause=lambda: True)
+    measured = hiflash.FederationData(f_ghz=np.ones(8))
+    with pytest.raises(
+        ConfigError, match=r'without federation=.* \(federation.files is ""\); leave fed'
+    ) as told:
+        resume_tiny(tmp_path / "run", federation=measured, train=lambda model, data, context: None)
+    assert "without train=... in Python (client.function" in told.value.problems[1]
+    settings = {"data.name": "none", "trainer": "none", "stop.communications": 5}
+    with pytest.raises(Paused):
+        hiflash.run(directory=tmp_path / "bare", pause=lambda: True, **settings)
+    with pytest.raises(
+        ConfigError, match=r'without data=.* \(data.name is "none"\)\; leave data out'
+    ) as told:
+        resume_tiny(tmp_path / "bare")
+    assert [problem.split("=")[0] for problem in told.value.problems] == [
+        "the run was begun without data",
+        "the run was begun without model",
+    ]
+
+
+@pytest.mark.parametrize(("saved", "now"), [("none", "abc"), ("abc", "none")])
+def test_what_one_side_lacks_is_a_difference(saved: str, now: str) -> None:
+    sides = [{} if side == "none" else {"federation": side} for side in (saved, now)]
+    with pytest.raises(RunError, match=f"begun with federation {saved} and cannot go on with {now}"):
+        _check_identity(*sides)
 
 
 def test_a_damaged_checkpoint_is_named(run_tiny: Run, resume_tiny: Run, tmp_path: Path) -> None:
@@ -345,6 +377,15 @@ def test_a_model_that_cannot_be_compiled_runs_on_torch_with_one_line_of_notice(
     assert "Tanh" in caplog.text
     with pytest.raises(ConfigError, match="trainer native cannot run this"):
         hiflash.run(data=tiny_data, model=model, **{**settings, "trainer": "native"})
+
+
+@pytest.mark.parametrize("trainer", ["auto", "native", "torch", "stacked"])
+def test_an_unknown_optimiser_is_an_error_before_a_trainer_is_chosen(
+    trainer: str, run_tiny: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError, match=r'client.optimizer must be one of .*adamw.*, got "adamm"'):
+        run_tiny(trainer=trainer, client__optimizer="adamm")
+    assert caplog.text == ""
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 import hiflash
 from hiflash.errors import ConfigError, Paused, ProtocolError
+from hiflash.methods import plugins
 from tiny import TINY, assert_same_run, make_norm_model, make_tiny_data, make_tiny_model
 
 DATA = make_tiny_data()
@@ -110,14 +112,59 @@ def test_a_function_by_name_is_imported(tmp_path: Path, monkeypatch: pytest.Monk
     named = {"client.algorithm": "function", "client.function": "my_training:sgd"}
     assert run(**named).digest == run(sgd).digest
     for name, said in (
-        ("my_training", 'must be "package.module:name", got "my_training"'),
-        ("my_training:other", "my_training has no other"),
+        ("my_training", 'must be "package.module:name" or "file.py:name", got "my_training"'),
+        ("my_training:other", "my_training.py has no other"),
         ("my_training:three", "must be a function, got int"),
-        ("no_such_training:f", "cannot be imported"),
-        ("broken_training:f", "cannot be imported .*no_such_module_anywhere"),
+        ("no_such_training:f", "client.function: no_such_training: there is no such module in"),
+        ("broken_training:f", "cannot be loaded: .*no_such_module_anywhere.* line 1"),
+        ("no_such_file.py:f", "no_such_file.py is not a Python file; give the path of a .py file"),
+        ("my training:f", "client.function: 'my training' is neither a module nor the path of a .py file"),
     ):
         with pytest.raises(ConfigError, match=said):
             run(**{**named, "client.function": name})
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("mine", "mine.py"),
+        ("mine.py", "mine.py"),
+        ("pack_one.inner", "pack_one/inner.py"),
+        ("pack_two/inner.py", "pack_two/inner.py"),
+    ],
+)
+def test_a_run_with_a_function_by_name_is_resumed_from_any_folder(
+    name: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    if path.parent != tmp_path:
+        (path.parent / "__init__.py").touch()
+    path.write_text("from train.test_function import sgd\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    asked = iter([False] * 20 + [True])
+    named = {"client.algorithm": "function", "client.function": f"{name}:sgd"}
+    with pytest.raises(Paused):
+        run(directory=tmp_path / "run", pause=lambda: next(asked), **named)
+    monkeypatch.chdir(tmp_path / "elsewhere")  # and forget the module, as another process would
+    monkeypatch.setattr(plugins, "_loaded", {plugins.GROUP})
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
+    for module in [key for key, value in sys.modules.items() if getattr(value, "__file__", "") == str(path)]:
+        del sys.modules[module]
+    resumed = hiflash.resume(tmp_path / "run", data=DATA, model=make_tiny_model)
+    assert resumed.digest == run(sgd).digest
+    assert f'function = "{path}:sgd"' in (tmp_path / "run/config.toml").read_text()
+
+
+def test_the_file_of_a_function_may_be_a_plugin_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "both.py").write_text("calls = []\ndef train(*_): calls.append(1)\n")
+    monkeypatch.chdir(tmp_path)
+    run(**{"client.algorithm": "function", "client.function": "both.py:train", "plugins": ["both"]})
+    (loaded,) = (module for name, module in sys.modules.items() if name.startswith("hiflash_plugin_both_"))
+    assert loaded.calls
 
 
 class OddError(Exception):

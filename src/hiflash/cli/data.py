@@ -31,35 +31,40 @@ def add(commands: Any) -> None:
 
 
 def _data(options: argparse.Namespace) -> int:
-    from rich.box import SIMPLE
     from rich.console import Console
-    from rich.table import Column, Table
 
-    from hiflash.study.catalogue import check_dataset, list_datasets
+    from hiflash.study.catalogue import check_dataset
 
     console = Console()
     if options.action == "list":
-        table = Table(
-            Column("dataset", no_wrap=True),
-            Column("samples", max_width=9),
-            "classes",
-            Column("found in", overflow="fold", ratio=1),
-            Column("note", ratio=2),
-            box=SIMPLE,
-            show_edge=False,
-        )
-        for row in list_datasets(options.directory):
-            table.add_row(
-                row.name, row.samples or "-", str(row.classes or "-"), str(row.path or "-"), row.note
-            )
-        console.print(table)
-        return 0
+        return _list(options, console)
     if options.action == "check":
         rows = check_dataset(options.name, options.directory)
         for check in rows:
             console.print(f"{'ok ' if check.ok else 'BAD'} {check.file}  {check.message}", soft_wrap=True)
         return 0 if all(check.ok for check in rows) else 2
     return _fetch(options, console)
+
+
+def _list(options: argparse.Namespace, console: Any) -> int:
+    """Print three lines for each dataset: columns for notes and paths would be too narrow for them."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from hiflash.study.catalogue import list_datasets
+
+    rows = list_datasets(options.directory)
+    width = max(len(row.name) for row in rows) + 2
+    console.print(Text(f"{'dataset':<{width}}{'samples':<19}classes", style="bold"))
+    for row in rows:
+        numbers = f"{row.samples or '-':<19}{row.classes or '-'}"
+        console.print(Text.assemble((f"{row.name:<{width}}", "bold"), numbers))
+        console.print(Padding(Text(row.note), (0, 0, 0, 2), expand=False))
+        if row.path is not None:
+            console.print(Text(f"  found in {row.path}"), soft_wrap=True)  # in one piece, to be copied
+        elif row.samples is not None:  # a plugin's dataset has no files that we know of
+            console.print(Text("  not found", style="dim"))
+    return 0
 
 
 def _fetch(options: argparse.Namespace, console: Any) -> int:

@@ -14,7 +14,7 @@ from hiflash.errors import ConfigError, RunError
 __all__ = ["add"]
 
 FILES = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf", "clients.png",
-         "evaluations.csv", "uploads.csv", "tensorboard")  # fmt: skip
+         "clients.pdf", "evaluations.csv", "uploads.csv", "tensorboard")  # fmt: skip
 
 
 def add(commands: Any) -> None:

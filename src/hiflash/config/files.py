@@ -1,4 +1,7 @@
-"""What the files of a federation bring to a configuration, and which settings they leave without effect."""
+"""What the files of a federation bring to a configuration, and which settings they leave without effect.
+
+Paths in settings become absolute here, those of training functions too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hiflash.errors import ConfigError, DataError
+from hiflash.methods.plugins import function_from_anywhere
 
 if TYPE_CHECKING:
     from hiflash.config.tree import Config
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["brought_by_files", "content_digest", "misfits", "with_absolute_files"]
 
 KEY = "federation.files"
+FUNCTION = "client.function"
 TOLD = {
     "resources.f_ghz": ("f_ghz", "step_ms"),
     "resources.cycles_per_bit": ("step_ms",),
@@ -28,13 +33,15 @@ DRAWN = ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")
 
 
 def with_absolute_files(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dotted settings whose folder of files can be found from anywhere."""
-    files = given.get(KEY)
-    if not files or not isinstance(files, str):
-        return dict(given)
-    from hiflash.data.federation import from_anywhere
+    """Return dotted settings whose folder of files and training function can be found from anywhere."""
+    absolute, files, function = dict(given), given.get(KEY), given.get(FUNCTION)
+    if isinstance(function, str):
+        absolute[FUNCTION] = function_from_anywhere(function)
+    if files and isinstance(files, str):
+        from hiflash.data.federation import from_anywhere
 
-    return {**given, KEY: from_anywhere(files)}
+        absolute[KEY] = from_anywhere(files)
+    return absolute
 
 
 def brought_by_files(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 A plugin is the name of a module, or the path of a Python file. Packages may also declare plugins in the entry
 point group `hiflash.plugins`; these are loaded when names or keys are first needed.
+
+The module of a training function (`client.function`) is found and imported in the same way.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import traceback
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from hiflash.errors import ConfigError, HiFlashError
 from hiflash.methods.registry import loading_plugin
 
-__all__ = ["GROUP", "load_plugins"]
+__all__ = ["GROUP", "function_from_anywhere", "import_function", "load_plugins"]
 
 GROUP = "hiflash.plugins"
 
@@ -33,26 +36,48 @@ def load_plugins(names: Iterable[str] = ()) -> list[str]:
         _loaded.add(GROUP)  # before loading: a plugin may ask for names itself
         try:
             for entry in entry_points(group=GROUP):
-                _load_once(f"{entry.value} ({GROUP} of an installed package)", entry.value, entry.load)
+                name = f"plugin {entry.value} ({GROUP} of an installed package)"
+                _load_once(name, entry.value, entry.load)
         except ConfigError:
             _loaded.discard(GROUP)
             raise
-    return list(dict.fromkeys(_load(name) for name in names))
+    return list(dict.fromkeys(_load("plugin", name) for name in names))
+
+
+def function_from_anywhere(name: str) -> str:
+    """Return a name that means the same function in any folder; one without a module stays as it is."""
+    module, _, attribute = name.rpartition(":")
+    return f"{_locate('client.function:', module)}:{attribute}" if module else name
+
+
+def import_function(name: str) -> Callable[..., Any]:
+    """Return the function that "package.module:name" or "file.py:name" names."""
+    module, _, attribute = name.rpartition(":")
+    if not module or not attribute:
+        raise ConfigError(f'client.function must be "package.module:name" or "file.py:name", got "{name}"')
+    place = _load("client.function:", module)
+    loaded = sys.modules[_place_in_package(Path(place))[1] if _is_file(place) else place]
+    function = getattr(loaded, attribute, None)
+    if function is None:
+        raise ConfigError(f"client.function: {module} has no {attribute}")
+    if not callable(function):
+        raise ConfigError(f"client.function = {name} must be a function, got {type(function).__name__}")
+    return function  # type: ignore[no-any-return]
 
 
 _loaded: set[str] = set()
 
 
-def _load(name: str) -> str:
-    place = _locate(name)
-    if place.endswith(".py"):
-        _load_once(name, place, lambda: _import_file(Path(place)))
+def _load(what: str, name: str) -> str:
+    place = _locate(what, name)
+    if _is_file(place):
+        _load_once(f"{what} {name}", place, lambda: _import_file(Path(place)))
     else:
-        _load_once(name, place, lambda: _import_module(place))
+        _load_once(f"{what} {name}", place, lambda: _import_module(place))
     return place
 
 
-def _load_once(name: str, place: str, load: Callable[[], object]) -> None:
+def _load_once(what: str, place: str, load: Callable[[], object]) -> None:
     """Load a plugin unless that is done; if it raises, everything that it registered is forgotten."""
     if place in _loaded:
         return
@@ -60,29 +85,28 @@ def _load_once(name: str, place: str, load: Callable[[], object]) -> None:
         with loading_plugin(place):
             load()
     except HiFlashError as error:
-        raise ConfigError(f"plugin {name}: {error}") from error
+        raise ConfigError(f"{what}: {error}") from error
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}".rstrip(": ") + _line(error)
-        raise ConfigError(f"plugin {name} cannot be loaded: {reason}; mend it or leave it out") from error
+        raise ConfigError(f"{what} cannot be loaded: {reason}; mend it or leave it out") from error
     _loaded.add(place)
 
 
-def _locate(name: str) -> str:
+def _locate(what: str, name: str) -> str:
     """Return the absolute path of a plugin's file, or the name of a module that is not in this folder."""
     if name.endswith(".py") or "/" in name:
-        path = Path(name).expanduser().resolve()
-        if path.suffix != ".py" or not path.is_file():
-            raise ConfigError(
-                f"plugin {name}: {path} is not a Python file; give the path of a .py file, or a module"
-            )
-        return str(path)
+        return str(Path(name).expanduser().resolve())
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name):
-        raise ConfigError(f"plugin {name!r} is neither a module nor the path of a .py file")
+        raise ConfigError(f"{what} {name!r} is neither a module nor the path of a .py file")
     here = Path.cwd().joinpath(*name.split("."))
     for path in (here.with_name(f"{here.name}.py"), here / "__init__.py"):
         if path.is_file():
             return str(path.resolve())
     return name
+
+
+def _is_file(place: str) -> bool:
+    return Path(place).is_absolute()
 
 
 def _import_module(name: str) -> None:
@@ -98,20 +122,16 @@ def _import_module(name: str) -> None:
 
 def _import_file(path: Path) -> None:
     """Import a file: a module of a package by its name there, any other file by a name of its own."""
-    root, parts = path.parent, [path.stem]
-    while (root / "__init__.py").is_file():
-        parts.insert(0, root.name)
-        root = root.parent
+    if path.suffix != ".py" or not path.is_file():
+        raise ConfigError(f"{path} is not a Python file; give the path of a .py file, or a module")
+    root, name = _place_in_package(path)
     if str(root) not in sys.path:
         sys.path.append(str(root))  # a plugin may import its neighbours
-    if len(parts) > 1:
-        name = ".".join(parts).removesuffix(".__init__")
+    if root != path.parent:
         found = getattr(importlib.import_module(name), "__file__", None)
         if found is None or Path(found).resolve() != path:
             raise ImportError(f"the module {name} is {found} already; rename one of them")
         return
-    # The same name in every process: parts that travel to other processes are looked up by it.
-    name = f"hiflash_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
@@ -122,6 +142,18 @@ def _import_file(path: Path) -> None:
     except BaseException:
         del sys.modules[name]
         raise
+
+
+def _place_in_package(path: Path) -> tuple[Path, str]:
+    """Return the folder from which a file is imported, and the name that its module has."""
+    root, parts = path.parent, [path.stem]
+    while (root / "__init__.py").is_file():
+        parts.insert(0, root.name)
+        root = root.parent
+    if root != path.parent:
+        return root, ".".join(parts).removesuffix(".__init__")
+    # The same name in every process: parts that travel to other processes are looked up by it.
+    return root, f"hiflash_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
 
 def _line(error: BaseException) -> str:

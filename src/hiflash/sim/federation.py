@@ -23,6 +23,7 @@ from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
 from hiflash.methods.kinds import KINDS
+from hiflash.methods.plugins import import_function
 from hiflash.methods.registry import aggregate, threshold_policy, usual_model
 from hiflash.methods.registry import make as make_part
 from hiflash.sim.build import Materials, StartModel, check_clusters, simulator, workload_of
@@ -287,8 +288,10 @@ def _pool(
     from hiflash.execute.ray_executor import RayExecutor
     from hiflash.execute.ray_worker import Setup
 
-    trainer = make_trainer().name
-    setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, config.plugins, own)
+    trainer, plugins = make_trainer().name, config.plugins
+    if own is not None and train is None:
+        plugins += (config.client.function.rpartition(":")[0],)  # the workers look the function up there
+    setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, plugins, own)
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
@@ -315,7 +318,7 @@ def _round_rules(config: Config, local: Spans, trained: int) -> RoundRules:
 
 def _own_training(config: Config, train: Callable[..., Any] | None) -> OwnTraining | None:
     """Return the user's own training function, from the configuration or from Python."""
-    from hiflash.train.function import OwnTraining, import_function
+    from hiflash.train.function import OwnTraining
 
     client = config.client
     if client.algorithm != "function" or config.cloud.schedule == "centralized":

@@ -12,8 +12,8 @@ from hiflash.config import Config
 from hiflash.config.settings import flatten
 from hiflash.core.metrics import ACCURACY
 from hiflash.data import Dataset
-from hiflash.data.federation import FederationData, remember
-from hiflash.errors import Paused, RunError
+from hiflash.data.federation import FederationData, is_remembered, remember
+from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.sim.client_scores import client_scores
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.observer import Audience, RunInfo
@@ -133,6 +133,7 @@ def resume(
         if federation is not None:
             remember(federation)
         config = Config.load(folder.path / "config.toml", overrides)
+        _check_own(config, data=data, model=model, federation=federation, train=train)
         audience = audience_of(observers)
         state = folder.load()
         built = build(config, data, model, indices, train)
@@ -221,12 +222,31 @@ def _identity(federation: Federation) -> dict[str, Any]:
 
 
 def _check_identity(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for name, value in now.items():
-        if saved[name] != value:
+    for name in {**now, **saved}:
+        before, after = saved.get(name, "none"), now.get(name, "none")
+        if before != after:
             raise RunError(
-                f"the run was begun with {name} {saved[name]} and cannot go on with {value}; "
+                f"the run was begun with {name} {before} and cannot go on with {after}; "
                 f"use the same {name}, or start a new run"
             )
+
+
+def _check_own(config: Config, **given: object) -> None:
+    """Raise if a user passes data, a model, a federation or a function to a run that was begun without."""
+    files = config.federation.files
+    named = {
+        "data": ("data.name", config.data.name, config.data.name == "own"),
+        "model": ("model.name", config.model.name, config.model.name == "own"),
+        "federation": ("federation.files", files, is_remembered(files)),
+        "train": ("client.function", config.client.function, config.client.function == "own"),
+    }
+    problems = [
+        f'the run was begun without {name}=... in Python ({key} is "{value}"); leave {name} out'
+        for name, (key, value, own) in named.items()
+        if given[name] is not None and not own
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def _result(federation: Federation, session: Session, reason: str, folder: RunDirectory | None) -> Result:

@@ -10,6 +10,7 @@ from torch import nn
 from hiflash.errors import ConfigError
 from hiflash.train.function import FunctionTrainer, OwnTraining
 from hiflash.train.native.trainer import NativeTrainer, NativeUnavailable
+from hiflash.train.optimizers import check_optimizer
 from hiflash.train.stacked import StackedTrainer
 from hiflash.train.task import Solver, WorkerTrainer
 from hiflash.train.torch_trainer import Samples, TorchTrainer
@@ -32,6 +33,7 @@ def choose_trainer(
     """
     if own is not None:
         return lambda: FunctionTrainer(make_model, samples, solver, own)
+    check_optimizer(solver)
     if name == "torch":
         return lambda: TorchTrainer(make_model, samples, solver)
     if name == "stacked":

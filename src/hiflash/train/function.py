@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hiflash.errors import ConfigError, ProtocolError
+from hiflash.errors import ProtocolError
 from hiflash.messages import ClientTask, Extra, Weights
 from hiflash.seeding import rng
 from hiflash.train.task import Solver, TaskResult
 from hiflash.train.torch_trainer import Samples, TorchTrainer, drawing, task_batches
 
-__all__ = ["Batch", "Context", "FunctionTrainer", "OwnTraining", "import_function"]
+__all__ = ["Batch", "Context", "FunctionTrainer", "OwnTraining"]
 
 KINDS = "fiub"  # numbers and truth values: what a checkpoint can hold
 
@@ -163,28 +160,6 @@ class FunctionTrainer(TorchTrainer):
                 f"{self.own.extra_values:,}; set client.extra_values = {values}"
             )
         return metrics, extra
-
-
-def import_function(name: str) -> Callable[..., Any]:
-    """Return the function that "package.module:name" names; modules of the working directory count."""
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise ConfigError(f'client.function must be "package.module:name", got "{name}"')
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    try:
-        function = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        raise ConfigError(
-            f"client.function = {name}: the module cannot be imported ({error}); is it in the working "
-            "directory, or installed?"
-        ) from error
-    except AttributeError as error:
-        raise ConfigError(f"client.function = {name}: {module} has no {attribute}") from error
-    if not callable(function):
-        raise ConfigError(f"client.function = {name} must be a function, got {type(function).__name__}")
-    return function  # type: ignore[no-any-return]
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:

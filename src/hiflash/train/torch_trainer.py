@@ -17,7 +17,7 @@ from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask, Weights
 from hiflash.seeding import rng
 from hiflash.train.models import FlatModel, check_output
-from hiflash.train.optimizers import check_optimizer, make_optimizer
+from hiflash.train.optimizers import make_optimizer
 from hiflash.train.task import Solver, TaskResult
 from hiflash.train.tasks import Classification, Task
 
@@ -90,7 +90,6 @@ class TorchTrainer:
     whole_rounds = False
 
     def __init__(self, make_model: Callable[[], nn.Module], samples: Samples, solver: Solver) -> None:
-        check_optimizer(solver)
         self.samples = samples
         self.solver = solver
         self.flat = FlatModel(make_model(), samples.x.device)

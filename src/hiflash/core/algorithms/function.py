@@ -96,7 +96,7 @@ PARTS = (
                 str,
                 default="",
                 high=300,
-                allowed='"package.module:name"',
+                allowed='"package.module:name" or "file.py:name"',
                 about="function: the Python function that trains a model (docs/client_algorithms.md)",
             ),
             Key(

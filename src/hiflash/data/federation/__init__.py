@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .arrays import FederationData
 from .availability import EVENTS, Availability, ClientEvent
-from .files import from_anywhere, read_federation, remember
+from .files import from_anywhere, is_remembered, read_federation, remember
 
 __all__ = [
     "EVENTS",
@@ -15,6 +15,7 @@ __all__ = [
     "ClientEvent",
     "FederationData",
     "from_anywhere",
+    "is_remembered",
     "read_federation",
     "remember",
 ]

@@ -17,7 +17,7 @@ from .arrays import ARRAYS, FederationData, Origin
 from .availability import Availability
 from .tables import MOST_CELLS, Floats, Ints, Table, ids, read_rows, read_table
 
-__all__ = ["ARCHIVE", "FILES", "from_anywhere", "read_federation", "remember"]
+__all__ = ["ARCHIVE", "FILES", "from_anywhere", "is_remembered", "read_federation", "remember"]
 
 ARCHIVE = "federation.npz"
 MATRICES = {
@@ -48,9 +48,14 @@ def remember(federation: FederationData) -> str:
     return name
 
 
+def is_remembered(files: str) -> bool:
+    """Return whether this is a name for arrays, and no folder."""
+    return files.startswith("<arrays ")
+
+
 def from_anywhere(files: str) -> str:
     """Return the absolute path of a folder, so that a run can be resumed from anywhere; names stay."""
-    return files if files.startswith("<arrays ") else os.path.abspath(os.path.expanduser(files))
+    return files if is_remembered(files) else os.path.abspath(os.path.expanduser(files))
 
 
 def read_federation(folder: str | Path) -> FederationData:
@@ -60,7 +65,7 @@ def read_federation(folder: str | Path) -> FederationData:
     """
     if str(folder) in _remembered:
         return _remembered[str(folder)]
-    if str(folder).startswith("<arrays "):
+    if is_remembered(str(folder)):
         raise DataError(
             f"federation.files is {folder}: the run was begun with arrays in Python; pass them again, "
             "federation=hiflash.FederationData(...)."
