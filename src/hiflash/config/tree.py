@@ -191,6 +191,8 @@ class Config(Section):
         decisive = {key: value for key, value in self.settings().items() if key not in free}
         if self.federation.files:  # what the files say decides, not where they are
             decisive[FILES] = content_digest(self.federation.files)
+        if "client.function" in decisive:  # its file may lie in another folder
+            decisive["client.function"] = Path(decisive["client.function"]).name
         return decisive
 
     def digest(self) -> str:

@@ -34,9 +34,9 @@ class Scene:
 
     `compute_s` has the seconds that every client computes, `best_send_s()` those that it sends to its best
     edge. `latency_s()` has both together for every edge and client, in an array of its own. `labels` are
-    counts by client and class, None without data. `progress` takes the number of clients placed so far. `reachable`
-    says which edge reaches which client, `[edges, clients]`; None if all reach all. `given` has the edge of
-    every client if files name it.
+    counts by client and class, None without data. `progress` takes the number of clients placed so far.
+    `reachable` says which edge reaches which client, `[edges, clients]`; None if all reach all. `given` has
+    the edge of every client if files name it.
     """
 
     compute_s: Floats
