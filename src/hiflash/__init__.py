@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from hiflash.data import Dataset, Partition
     from hiflash.data import load as load_dataset
     from hiflash.data import partition as partition_samples
-    from hiflash.data.federation import ClientEvent, FederationData
+    from hiflash.data.federation import ClientEvent, FederationData, read_federation
+    from hiflash.data.federation.example import make_example as example_federation
     from hiflash.data.partition import Samples
     from hiflash.errors import (
         ConfigError,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from hiflash.study.cells import Cell
     from hiflash.study.compare import Comparison, compare
     from hiflash.study.evaluate_agent import evaluate_agent
+    from hiflash.study.federation import write_federation
     from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
@@ -157,12 +159,14 @@ __all__ = [
     "compare",
     "digest",
     "evaluate_agent",
+    "example_federation",
     "fetch_dataset",
     "list_datasets",
     "list_methods",
     "list_parts",
     "load_dataset",
     "partition_samples",
+    "read_federation",
     "register",
     "register_method",
     "register_tracker",
@@ -173,6 +177,7 @@ __all__ = [
     "train_agent",
     "weighted_mean",
     "weighting",
+    "write_federation",
 ]
 
 _HOMES = {
@@ -252,12 +257,14 @@ _HOMES = {
     "compare": "hiflash.study.compare",
     "digest": "hiflash.weights",
     "evaluate_agent": "hiflash.study.evaluate_agent",
+    "example_federation": "hiflash.data.federation.example:make_example",  # its name there
     "fetch_dataset": "hiflash.study.catalogue",
     "list_datasets": "hiflash.study.catalogue",
     "list_methods": "hiflash.study.catalogue",
     "list_parts": "hiflash.study.catalogue",
     "load_dataset": "hiflash.data:load",  # its name there
     "partition_samples": "hiflash.data:partition",  # its name there
+    "read_federation": "hiflash.data.federation",
     "register": "hiflash.config.register",
     "register_method": "hiflash.config.register",
     "register_tracker": "hiflash.report.trackers",
@@ -268,6 +275,7 @@ _HOMES = {
     "train_agent": "hiflash.study.train_agent",
     "weighted_mean": "hiflash.weights",
     "weighting": "hiflash.core.weighting",
+    "write_federation": "hiflash.study.federation",
 }
 
 

@@ -198,3 +198,15 @@ def test_a_call_says_what_is_wrong_with_its_arguments(case: str, tmp_path: Path)
 def test_a_dataset_is_a_name_and_a_folder_a_path(call: Callable[..., Any]) -> None:
     with pytest.raises(hiflash.ConfigError, match="must be"):
         call(3)
+
+
+def test_federation(tmp_path: Path) -> None:
+    assert (
+        main(["federation", "example", "--out", str(tmp_path / "a"), "--clients", "12", "--edges", "3"]) == 0
+    )
+    made = hiflash.example_federation(12, 3)
+    files = hiflash.write_federation(made, tmp_path / "b")
+    assert {path.name: path.read_bytes() for path in files} == {
+        path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()
+    }
+    assert (hiflash.read_federation(tmp_path / "a").latency_ms == made.latency_ms).all()

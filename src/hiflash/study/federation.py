@@ -27,12 +27,13 @@ TABLES = {
 MATRICES = ("latency_ms", "bandwidth_mbps", "send_ms", "labels")
 
 
-def write_federation(federation: FederationData, folder: Path, form: str = "auto") -> list[Path]:
+def write_federation(federation: FederationData, folder: str | Path, form: str = "auto") -> list[Path]:
     """Write a federation as CSV files or as `federation.npz` into a new folder, and return the paths.
 
     All files are there, or none: they are written beside the folder and moved. `auto` takes CSV up to a
     million pairs of clients and edges.
     """
+    folder = Path(folder)
     if form not in ("auto", "csv", "npz"):
         raise ConfigError(f"the format must be auto, csv or npz, got {form}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
