@@ -37,31 +37,22 @@ class FederationSettings(TypedDict, total=False):
 
     clients: int
     """N, clients that hold data"""
-
     edges: int
     """M, edges that each own a cluster of clients"""
-
     files: str
     """folder with measured latencies, speeds, ... (docs/federation.md)"""
-
     association: Literal["random", "heterogeneity", "latency", "data", "edge-iid", "edge-noniid", "given"] | str
     """which client belongs to which edge (docs/association.md)"""
-
     heterogeneity_weight: float
     """lambda, milliseconds of latency that a divergence of 1 is worth"""
-
     target_distribution: Literal["global", "uniform"]
     """LD_IID, the labels that a cluster should have"""
-
     reach: int | Literal["all"]
     """edges that a client can reach: the ones with its best bandwidths"""
-
     classes_per_edge: int
     """edge-noniid: classes that an edge holds"""
-
     capacity: int | Literal["none"]
     """most clients of an edge"""
-
     flat: bool
     """no edge tier: every client talks to the cloud itself"""
 
@@ -71,49 +62,34 @@ class ClientSettings(TypedDict, total=False):
 
     algorithm: Literal["sgd", "feddyn", "fednova", "function", "scaffold"] | str
     """what a client does with a model (docs/client_algorithms.md)"""
-
     feddyn_alpha: float
     """feddyn: alpha, weight of the proximal term; the cloud divides by it"""
-
     function: str
     """function: the Python function that trains a model (docs/client_algorithms.md)"""
-
     extra_values: int
     """function: numbers in the arrays that it sends beside the model, counted both ways"""
-
     local_steps: int
     """c, mini-batch SGD steps in a task"""
-
     local_epochs: int | Literal["none"]
     """passes over the client's data instead of local_steps"""
-
     batch: int
     """samples in a step"""
-
     lr: float
     """learning rate"""
-
     lr_decay: float
     """factor on the learning rate"""
-
     lr_decay_steps: int
     """a client's steps between two decays"""
-
     mu: float
     """proximal term (FedProx)"""
-
     momentum: float
     """SGD momentum, reset in every task"""
-
     weight_decay: float
     """SGD weight decay"""
-
     batch_norm: Literal["average", "local"]
     """local: every client keeps its own BatchNorm layers (FedBN)"""
-
     clip_norm: float | Literal["none"]
     """clip each step's gradient to this norm"""
-
     optimizer: str
     """what takes a client's steps; all but sgd need torch, and start anew in every task"""
 
@@ -123,31 +99,22 @@ class EdgeSettings(TypedDict, total=False):
 
     aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"] | str
     """how the models of a round become one (a cloud's only if it is synchronous)"""
-
     trim: float
     """trimmed_mean: share left out at either end, rounded down to whole models"""
-
     byzantine: int
     """krum: f, bad models to withstand; a round needs 2 f + 3"""
-
     krum_keep: int
     """krum: best models to average, at most n - f - 2"""
-
     clip_norm: float | Literal["none"]
     """norm_clip: clip each model's change to this norm"""
-
     edge_rounds: Sequence[int]
     """H, each edge draws its number of edge rounds from these"""
-
     redraw: Literal["setup", "grant"]
     """when H is drawn"""
-
     clients_per_round: int | Literal["all"]
     """clients drawn for each edge round"""
-
     deadline_s: float | Literal["none"]
     """virtual seconds after which a round closes"""
-
     quorum: float
     """share of a round's clients that must deliver a usable model"""
 
@@ -157,106 +124,72 @@ class CloudSettings(TypedDict, total=False):
 
     aggregate: Literal["mean", "median", "trimmed_mean", "krum", "norm_clip"] | str
     """how the models of a round become one (a cloud's only if it is synchronous)"""
-
     trim: float
     """trimmed_mean: share left out at either end, rounded down to whole models"""
-
     byzantine: int
     """krum: f, bad models to withstand; a round needs 2 f + 3"""
-
     krum_keep: int
     """krum: best models to average, at most n - f - 2"""
-
     clip_norm: float | Literal["none"]
     """norm_clip: clip each model's change to this norm"""
-
     schedule: Literal["async", "sync", "centralized"]
     """mix each model on arrival, or average whole rounds"""
-
     participants: int
     """sync: edges (or flat clients) drawn for a round"""
-
     selection: Literal["uniform", "tiers"] | str
     """sync: draw from all, or from one latency tier (TiFL)"""
-
     tiers: int
     """selection tiers: how many latency tiers"""
-
     tier_interval: int
     """selection tiers: rounds between two evaluations of the tiers"""
-
     deadline_s: float | Literal["none"]
     """sync: virtual seconds until a round closes"""
-
     quorum: float
     """sync: share of a round that must deliver a usable model"""
-
     optimizer: Literal["none", "momentum", "adam", "yogi"] | str
     """sync: what moves the model along a round's change (docs/client_algorithms.md)"""
-
     lr: float | Literal["auto"]
     """optimizer: learning rate; auto is 1 for momentum, 0.01 for adam and yogi"""
-
     beta1: float
     """optimizer adam and yogi: decay of the mean change"""
-
     beta2: float
     """optimizer adam and yogi: decay of the mean square"""
-
     adaptivity: float
     """optimizer adam and yogi: tau, added to the root of the mean square"""
-
     concurrency: int | Literal["none"]
     """async: most edges (or flat clients) at the same time"""
-
     mixing: Literal["interpolate", "delta", "buffer", "tiers"] | str
     """async: move towards the edge model, add its change, add changes in groups (FedBuff), or weight tiers by their counts in reverse (FedAT)"""
-
     alpha: float
     """async: weight of a fresh edge model"""
-
     momentum: float
     """mixing delta (async) or optimizer momentum (sync): momentum of the changes"""
-
     buffer: int
     """mixing buffer: K, updates in one group"""
-
     weighting: Literal["exponential", "constant", "polynomial", "hinge"] | str
     """async: how the weight falls with staleness d"""
-
     penalty: float
     """weighting exponential: upsilon, the factor upsilon^d"""
-
     exponent: float
     """weighting polynomial: the factor (d + 1)^-exponent"""
-
     hinge: Sequence[float]
     """weighting hinge: [a, b] in the factor 1 up to d = b, then 1 / (a (d - b) + 1)"""
-
     threshold: int | Literal["inf", "parallel", "latency", "skip_slowest", "random", "uneven", "agent"] | str
     """async: how stale an upload may be, or the policy that decides it"""
-
     parallelism: int
     """threshold parallel: how many edges should run at the same time"""
-
     base_threshold: int
     """thresholds latency (for a median edge) and skip_slowest (for those not skipped)"""
-
     skipped: int
     """threshold skip_slowest: how many edges are always refused"""
-
     threshold_max: int
     """async: tau_max, random and uneven thresholds are uniform on 0..threshold_max"""
-
     agent: str
     """threshold agent: the agent that decides; auto chooses by dataset and association"""
-
     temperature: float
     """threshold agent: 0 takes the best action, more draws from the softmax of the Q-values"""
-
     enforce: Literal["admit", "discard", "cancel"]
     """async: how a threshold is enforced (docs/glossary.md)"""
-
     norm_bound: float | Literal["none"]
     """refuse updates whose change has a larger norm"""
 
@@ -266,10 +199,8 @@ class AttackSettings(TypedDict, total=False):
 
     kind: Literal["none", "sign_flip", "noise", "scale", "nan", "label_flip"] | str
     """what malicious clients send or learn instead"""
-
     share: float
     """share of clients that are malicious, drawn once"""
-
     scale: float
     """factor on the change (sign_flip, scale), deviation of the noise"""
 
@@ -279,28 +210,20 @@ class ResourcesSettings(TypedDict, total=False):
 
     f_ghz: Sequence[float]
     """CPU frequency of a client"""
-
     cycles_per_bit: float
     """zeta, CPU cycles to process one bit"""
-
     bandwidth_mhz: Sequence[float]
     """bandwidth of a client at an edge"""
-
     snr_db: float
     """signal-to-noise ratio"""
-
     slot_s: float
     """length of a scheduling slot in virtual seconds"""
-
     slow_edge: float
     """factor on all times of edge 0: a straggler to study"""
-
     fluctuation: Literal["off", "on"]
     """resources change every virtual second"""
-
     fluctuation_rho: float
     """persistence from second to second"""
-
     fluctuation_spread: float
     """standard deviation of the log"""
 
@@ -310,22 +233,16 @@ class WanSettings(TypedDict, total=False):
 
     link: Literal["on", "off"]
     """whether transfers to and from the cloud take time"""
-
     rtt_ms: Sequence[float]
     """round-trip time of an edge"""
-
     bandwidth_mbps: Sequence[float]
     """bandwidth of an edge"""
-
     jitter: float
     """log-normal spread of transfer times"""
-
     upload: Literal["none", "fp16", "int8", "topk"] | str
     """compression of models on the way to the cloud"""
-
     download: Literal["none", "fp16", "int8", "topk"] | str
     """compression of models on the way from the cloud"""
-
     topk: float
     """topk: share of the values that are sent, each with its index"""
 
@@ -335,19 +252,14 @@ class MobilitySettings(TypedDict, total=False):
 
     moves_per_s: float
     """moves per virtual second; a client that moves has new bandwidths"""
-
     joins_per_s: float
     """absent clients that join per virtual second, while there are any"""
-
     leaves_per_s: float
     """clients that leave per virtual second; the last one stays"""
-
     absent: float
     """share of clients that are absent at the start"""
-
     repair_s: float | Literal["none"]
     """virtual seconds between two repairs of the association"""
-
     switching_cost: float
     """ms of association cost that a change of edge must save"""
 
@@ -357,7 +269,6 @@ class EvaluateSettings(TypedDict, total=False):
 
     every: int
     """communications between two evaluations"""
-
     clients: float
     """share of every client's own samples that is held out, to test the final model on it; 0 is none"""
 
@@ -367,19 +278,14 @@ class StopSettings(TypedDict, total=False):
 
     metric: str
     """what the target is about, and the tables; auto is the task's first metric"""
-
     target: float | Literal["none"]
     """value of the metric that ends a run; without one given, only accuracy on classes has a target"""
-
     communications: int | Literal["none"]
     """models that reached the cloud"""
-
     client_steps: int | Literal["none"]
     """SGD steps on all clients"""
-
     virtual_s: float | Literal["none"]
     """virtual seconds"""
-
     steps: int
     """centralized only: SGD steps"""
 
@@ -389,19 +295,14 @@ class DataSettings(TypedDict, total=False):
 
     name: Literal["mnist5k", "mnist", "cifar10", "femnist", "flights", "flights-carriers", "flights-delay", "flights-delay-carriers", "shakespeare"] | str | Literal["none"]
     """dataset; none goes with trainer = "none"."""
-
     partition: str
     """how samples are dealt to clients"""
-
     dir: str
     """folder with the datasets (or HIFLASH_DATA)"""
-
     augment: bool
     """random crops and flips while training"""
-
     task: Literal["auto"] | Literal["classification", "regression", "sequence"] | str
     """what is learned: loss, metrics, form of the answers; auto is the dataset's"""
-
     normalise: Literal["auto", "feature", "global", "channel", "none"]
     """scale inputs to mean 0, deviation 1: auto is by feature in tables, by channel or global in images, none for tokens"""
 
@@ -418,7 +319,6 @@ class CostSettings(TypedDict, total=False):
 
     compute_weight: float
     """sigma1, weight of computing"""
-
     send_weight: float
     """sigma2, weight of sending"""
 
@@ -435,48 +335,30 @@ class Settings(TypedDict, total=False):
 
     method: Literal["centralized", "fedavg", "fedprox", "scaffold", "feddyn", "fednova", "fedavgm", "fedadam", "fedyogi", "tifl", "fedasync", "fedbuff", "fedat", "hierfavg", "hifl", "hiflash"] | str
     """which recipe runs"""
-
     seed: int
     """names every random stream"""
-
     workers: int
     """threads; 0 is one per core"""
-
     device: str
     """where training runs"""
-
     trainer: Literal["auto", "native", "torch", "stacked", "none"]
     """what runs client tasks; auto is native or else torch, stacked is for GPUs, none trains nothing"""
-
     executor: Literal["local", "ray"]
     """what runs the workers: this process, or a Ray cluster"""
-
     checkpoint_s: float
     """wall seconds between two checkpoints"""
-
     plugins: Sequence[str]
     """modules with parts of your own (docs/plugins.md)"""
-
     client: ClientSettings | Mapping[str, Any]
-
     edge: EdgeSettings | Mapping[str, Any]
-
     cloud: CloudSettings | Mapping[str, Any]
-
     attack: AttackSettings | Mapping[str, Any]
-
     resources: ResourcesSettings | Mapping[str, Any]
-
     wan: WanSettings | Mapping[str, Any] | Literal["on", "off"]
-
     mobility: MobilitySettings | Mapping[str, Any]
-
     evaluate: EvaluateSettings | Mapping[str, Any]
-
     stop: StopSettings | Mapping[str, Any]
-
     cost: CostSettings | Mapping[str, Any]
-
     ray: RaySettings | Mapping[str, Any]
 
 
@@ -484,7 +366,5 @@ class AllSettings(Settings, total=False):
     """All keys and sections of a configuration."""
 
     data: DataSettings | Mapping[str, Any]
-
     model: ModelSettings | Mapping[str, Any]
-
     federation: FederationSettings | Mapping[str, Any]

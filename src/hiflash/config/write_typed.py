@@ -57,8 +57,8 @@ def _typed_dict(
 ) -> Iterator[str]:
     yield f"class {name}({base}, total=False):"
     yield f'    """{about}"""'
+    yield ""
     for key, info in fields.items():
-        yield ""
         if _is_section(info):
             short = f" | {SHORT[key]}" if key in SHORT else ""
             yield f"    {key}: {_class(key)} | Mapping[str, Any]{short}"

@@ -331,15 +331,8 @@ class Simulator(Stateful):
         self.ledger.round_done(end.lease_id, steps, timing)
         self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
                   asked=len(timing.clients), clients=len(timing.reporting), steps=steps)  # fmt: skip
-        report = Report(
-            end.lease_id,
-            end.index,
-            timing.reporting,
-            end.model,
-            timing.reported_compute_s,
-            timing.reported_send_s,
-            self.now,
-        )
+        compute_s, send_s = timing.reported_compute_s, timing.reported_send_s
+        report = Report(end.lease_id, end.index, timing.reporting, end.model, compute_s, send_s, self.now)
         self._from_edge(edge.handle(report))
 
     def _arrive(self, upload: Upload) -> None:
