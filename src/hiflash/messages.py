@@ -1,9 +1,8 @@
 """The vocabulary of clients, edges and cloud, in the simulator and over a network.
 
-Messages are plain frozen data. They carry `now` in seconds of the receiver's clock, and nothing in them
-refers to a file, a socket or a process. `Cloud.handle` and `Edge.handle` take the events below and return
-the effects. Most messages of a lease are named tuples: making one takes a third of the time of a frozen
-dataclass.
+Messages are plain frozen data with `now` in seconds of the receiver's clock; none refers to a file, a socket
+or a process. `Cloud.handle` and `Edge.handle` take the events below and return the effects. Most messages of
+a lease are named tuples: making one takes a third of the time of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ class Refuse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upload:
-    """An edge model comes back. `check_in` asks for the next grant in the same message.
+    """An edge model comes back; `check_in` asks for the next grant in the same message.
 
     `steps` are the local steps of a client in all rounds of the lease, a mean weighted by samples.
     """
@@ -296,9 +295,9 @@ class ClientTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientUpdate:
-    """The result of a client task. The client reports `compute_s`; its edge measures all other times.
+    """The result of a client task, which amounts to `steps` plain gradient steps (`Steps.effective`).
 
-    `steps` is the number of plain gradient steps that the task amounts to (`effective_steps`).
+    The client reports `compute_s`; its edge measures all other times.
     """
 
     client: int
@@ -315,10 +314,7 @@ class ClientUpdate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """An edge starts an edge round: the clients in `work` train from `model` and have until `deadline`.
-
-    They get `extra`, which came with the grant, beside the model.
-    """
+    """An edge starts a round: the clients in `work` train from `model`, with `extra`, until `deadline`."""
 
     edge: int
     lease_id: int
