@@ -86,8 +86,9 @@ def federations() -> Callable[..., Federation]:
 
 def simulator(federation: Federation, log: list[Any]) -> Simulator:
     """Return a simulation whose tasks are issued and counted, with stand-ins for models."""
-    from hiflash.sim.build import Materials, StartModel
+    from hiflash.sim.build import Materials
     from hiflash.sim.build import simulator as assemble
+    from hiflash.sim.machines import StartModel
 
     start = StartModel(np.zeros(3, np.float32), federation.start.spec, federation.parameters)
     materials = Materials(

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hiflash.sim.session import Goals, Session
+from hiflash.sim.record import Goals
+from hiflash.sim.session import Session
 
 
 class Scripted:

@@ -21,7 +21,8 @@ from hiflash.core.thresholds.observation import FEATURES, LIMIT, observe
 from hiflash.core.thresholds.policy import REFUSE, CloudView
 from hiflash.errors import ConfigError
 from hiflash.sim.federation import Federation, build, outline
-from hiflash.sim.session import Goals, Session
+from hiflash.sim.record import Goals
+from hiflash.sim.session import Session
 from hiflash.sim.simulator import Simulator
 
 __all__ = ["DISCOUNT", "FIDELITIES", "StalenessEnv", "State"]

@@ -218,16 +218,27 @@ class Uplink(Stateful):
         """
         if self.codec is None and received is base:
             return model, None
+        change = self.change(edge, model, received)
         with np.errstate(over="ignore", invalid="ignore"):  # the cloud checks the result
-            change = model - received
-            if edge in self.residuals:
-                change += self.residuals[edge]
             sent = change if self.codec is None else _carry(self.codec, change)
             left = change - sent if self.codec is not None and self.codec.partial else None
-            rebuilt = base + sent
+        return self.rebuild(sent, base), left
+
+    def change(self, edge: int, model: Weights, received: Weights) -> Weights:
+        """Return the edge's half: the change to send, before the codec."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            change: Weights = model - received
+            if edge in self.residuals:
+                change += self.residuals[edge]
+        return change
+
+    def rebuild(self, sent: Weights, base: Weights) -> Weights:
+        """Return the cloud's half: the exact model plus a change after the codec."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            rebuilt: Weights = base + sent
         if self.variances is not None:  # a rounded change must not make a variance negative
             np.maximum(rebuilt, 0, out=rebuilt, where=self.variances)
-        return rebuilt, left
+        return rebuilt
 
     def keep(self, edge: int, left: Weights) -> None:
         """Remember the residual of an upload that the cloud has accepted."""

@@ -41,7 +41,7 @@ from hiflash.messages import (
 )
 from hiflash.seeding import once
 
-__all__ = ["Edge", "EdgeRules", "Workload", "Workloads"]
+__all__ = ["Aggregate", "Edge", "EdgeRules", "Workload", "Workloads"]
 
 Aggregate = Callable[[Sequence[ClientUpdate], int, Weights], tuple[Weights, Sequence[int]] | None]
 """Takes updates, the number that must be usable, and their base model. Returns a model and its clients."""

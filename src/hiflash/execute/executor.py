@@ -8,8 +8,8 @@ it. Client tasks are pure, so an executor may compute a promise at any time and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from hiflash.train.task import TaskResult, Trainer
 from hiflash.weights import Spans, cut, finite, graft
 
 __all__ = [
+    "ClientShare",
     "EdgeModel",
     "Executor",
     "LazyExecutor",
@@ -29,6 +30,8 @@ __all__ = [
     "RoundRules",
     "RoundWork",
     "begin",
+    "client_share",
+    "client_task",
     "close_round",
     "resolve",
     "start_round",
@@ -173,16 +176,52 @@ def resolve(model: PendingModel, executor: Executor, due: float) -> EdgeModel | 
 def start_round(rules: RoundRules, work: RoundWork, before: EdgeModel) -> list[ClientTask]:
     """Return the tasks of a round that starts from `before`, each with its client's own values."""
     tasks = []
-    for client, first_step, steps, lr, seed in work.work:
+    for each in work.work:
+        client = each.client
         own = before.kept.get(client, work.kept.get(client))  # the values from this lease are newer
-        weights = before.weights if own is None else graft(before.weights, rules.local, own)
-        task = ClientTask(client, first_step, steps, lr, weights, seed)
-        if rules.algorithm.keeps:
-            state = before.states.get(client, work.states.get(client, {}))
-            correction, mu = rules.algorithm.before(state, work.extra)
-            task = replace(task, correction=correction, mu=mu, state=state, extra=work.extra)
-        tasks.append(task)
+        state = before.states.get(client, work.states.get(client, {}))
+        tasks.append(client_task(rules, each, before.weights, own, state, work.extra))
     return tasks
+
+
+def client_task(
+    rules: RoundRules, work: Assignment, model: Weights, own: Weights | None, state: Extra, extra: Extra
+) -> ClientTask:
+    """Return the task of a client that got a model, with its `own` values and its algorithm's state."""
+    client, first_step, steps, lr, seed = work
+    weights = model if own is None else graft(model, rules.local, own)
+    if not rules.algorithm.keeps:
+        return ClientTask(client, first_step, steps, lr, weights, seed)
+    correction, mu = rules.algorithm.before(state, extra)
+    return ClientTask(client, first_step, steps, lr, weights, seed, correction, mu, state, extra)
+
+
+class ClientShare(NamedTuple):
+    """A client's share of an edge round: what it sends, and what it keeps.
+
+    `steps` and `extra` go with the model. `kept` are its values of the model that it does not share, None if
+    they stay as before; so does its algorithm's `state`, which counts once the cloud has accepted the upload.
+    """
+
+    weights: Weights
+    steps: float
+    extra: Extra
+    kept: Weights | None
+    state: Extra | None
+
+
+def client_share(rules: RoundRules, task: ClientTask, result: TaskResult, base: Weights) -> ClientShare:
+    """Return a client's share of the round that began with the model `base`."""
+    own = cut(result.weights, rules.local) if rules.local else None
+    sent = rules.attack.tamper(task, result.weights, base)
+    steps = rules.counter.effective(task.steps, task.lr, task.mu)
+    state: Extra | None = None
+    extra: Extra = {}
+    if rules.algorithm.keeps and finite(sent):
+        new, gives = _after(rules, task, result, sent, steps)
+        if usable_extra(gives):  # if not, the client keeps its old state
+            state, extra = new, gives
+    return ClientShare(sent, steps, extra, own if own is not None and finite(own) else None, state)
 
 
 def close_round(
@@ -195,19 +234,23 @@ def close_round(
     """Return the edge model of a round whose tasks are done, None if too few results are usable."""
     base, kept, states, updates = before.weights, dict(before.kept), dict(before.states), []
     for task, examples, result in zip(tasks, work.examples, results, strict=True):
-        client = task.client
-        extra: Extra = {}
-        if rules.local and finite(own := cut(result.weights, rules.local)):
-            kept[client] = own
-        sent = rules.attack.tamper(task, result.weights, base)
-        steps = rules.counter.effective(task.steps, task.lr, task.mu)
-        if rules.algorithm.keeps and finite(sent):
-            state, gives = _after(rules, task, result, sent, steps)
-            if usable_extra(gives):  # if not, the client keeps its old state
-                states[client], extra = state, gives
+        client, share = task.client, client_share(rules, task, result, base)
+        if share.kept is not None:
+            kept[client] = share.kept
+        if share.state is not None:
+            states[client] = share.state
         updates.append(
             ClientUpdate(
-                client, work.lease_id, work.index, sent, examples, result.loss, 0.0, 0.0, steps, extra
+                client,
+                work.lease_id,
+                work.index,
+                share.weights,
+                examples,
+                result.loss,
+                0.0,
+                0.0,
+                share.steps,
+                share.extra,
             )
         )
     made = combine_clients(updates, work.quorum, base, rules.rule)

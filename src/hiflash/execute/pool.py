@@ -40,7 +40,8 @@ class WorkerPool(Tester):
     """An executor with one trainer per thread.
 
     A round's tasks are queued when its starting model is known. The thread that finishes the last task
-    combines the client models and queues the tasks of the next round.
+    combines the client models and queues the tasks of the next round. Threads start with the first task, so
+    a process with a pool that has not worked yet may be forked.
     """
 
     def __init__(
@@ -58,15 +59,10 @@ class WorkerPool(Tester):
         self._rounds: dict[int, dict[int, _Round]] = {}
         self._error: BaseException | None = None
         self._closed = False
-        trainers = [make_trainer() for _ in range(workers)]
-        self.name = trainers[0].name
-        self._whole_rounds = trainers[0].whole_rounds
-        self._threads = [
-            threading.Thread(target=self._work, args=(trainer,), name="hiflash-worker", daemon=True)
-            for trainer in trainers
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._trainers = [make_trainer() for _ in range(workers)]
+        self.name = self._trainers[0].name
+        self._whole_rounds = self._trainers[0].whole_rounds
+        self._threads: list[threading.Thread] = []
 
     def begin(self, work: RoundWork) -> None:
         """Queue a round after the round before it."""
@@ -140,9 +136,19 @@ class WorkerPool(Tester):
         return results
 
     def _put(self, due: float, job: Callable[[WorkerTrainer], None]) -> None:
+        if not self._threads:
+            self._start()
         self._counter += 1
         heapq.heappush(self._queue, (due, self._counter, job))
         self._changed.notify()
+
+    def _start(self) -> None:
+        self._threads = [
+            threading.Thread(target=self._work, args=(trainer,), name="hiflash-worker", daemon=True)
+            for trainer in self._trainers
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def _wait(self, done: Callable[[], bool]) -> None:
         self._changed.wait_for(lambda: done() or self._error is not None)

@@ -1,60 +1,47 @@
-"""Builds the parts of a simulation from a configuration: world, cloud, edges, ledger."""
+"""Builds a simulation from a configuration: the state machines, and the world around them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hiflash.config import Config
-from hiflash.core.aggregation import combine_clients
-from hiflash.core.algorithms.algorithm import ClientAlgorithm
 from hiflash.core.association.strategies import random_association
-from hiflash.core.async_cloud import AsyncCloud
-from hiflash.core.cloud import Cloud
-from hiflash.core.compression import Downlink, Payloads, Uplink
+from hiflash.core.compression import Payloads, Uplink
 from hiflash.core.cost import WanLink
-from hiflash.core.edge import Edge, EdgeRules, Workload
+from hiflash.core.edge import Edge, Workload
 from hiflash.core.selection import Peers
-from hiflash.core.sync_cloud import SyncCloud
-from hiflash.errors import ConfigError
 from hiflash.execute.executor import Executor
 from hiflash.messages import Weights
-from hiflash.methods.registry import aggregate, chosen, make, threshold_policy, with_keys
 from hiflash.seeding import rng
 from hiflash.sim.clusters import send_s
 from hiflash.sim.events import Log, Recall
 from hiflash.sim.ledger import Ledger, Prices
+from hiflash.sim.machines import (
+    StartModel,
+    edge_aggregate,
+    edge_rules,
+    exchange_of,
+    limits_of,
+    make_cloud,
+    number,
+    workload_of,
+)
 from hiflash.sim.mobility import Mobility, MobilityRules, Paths
 from hiflash.sim.population import Population
-from hiflash.sim.resources import local_steps
 from hiflash.sim.simulator import Simulator
 from hiflash.sim.training import NoTraining, RealTraining, StandIn
 from hiflash.sim.world import World
-from hiflash.weights import Spec
 
-__all__ = ["Materials", "StartModel", "check_clusters", "simulator", "workload_of"]
+__all__ = ["Materials", "simulator"]
 
 
 def _unheard(now: float, kind: str, row: Mapping[str, Any]) -> None:
     """Discard an event row."""
-
-
-@dataclass(frozen=True, eq=False)
-class StartModel:
-    """The initial global model, the shapes of its tensors, and the number of its trained values.
-
-    The trained values come first. The running statistics of BatchNorm follow them.
-    """
-
-    weights: Weights
-    spec: Spec
-    trained: int
 
 
 @dataclass(frozen=True)
@@ -76,22 +63,13 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     spec, log = start.spec, materials.log
     by_size = {size: workload_of(config, size) for size in np.unique(population.examples).tolist()}
     workloads = [by_size[size] for size in population.examples.tolist()]
-    download, upload = (chosen(config, f"wan.{way}").build(config, spec) for way in ("download", "upload"))
-    algorithm: ClientAlgorithm = make("client algorithm", config)
-    beside = algorithm.traffic(start.trained, flat=config.federation.flat, exact=upload is None)
-    payloads = Payloads.of(4 * spec.size, download, upload, beside)
-    world = _world(config, population, spec.size, payloads)
-    training = _training(materials, workloads, Uplink(upload, spec))
-    rules = _edge_rules(config, trains=training.trains, gathers=algorithm.gathers)
+    exchange = exchange_of(config, start)
+    world = _world(config, population, spec.size, exchange.payloads)
+    training = _training(materials, workloads, Uplink(exchange.upload, spec))
+    rules = edge_rules(config, exchange.algorithm, trains=training.trains)
+    aggregate = edge_aggregate(config, exchange.algorithm, start.trained)
     edges = [
-        Edge(
-            index,
-            cluster,
-            workloads,
-            rules,
-            world.estimates(index, rules.clients_per_round),
-            aggregate=partial(combine_clients, rule=algorithm.rule(aggregate(config, "edge"), start.trained)),
-        )
+        Edge(index, cluster, workloads, rules, world.estimates(index, rules.clients_per_round), aggregate)
         for index, cluster in enumerate(population.clusters)
     ]
     synchronous = config.cloud.schedule == "sync"
@@ -100,19 +78,24 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     prices = Prices(
         world.cost_unit_s, config.resources.slot_s, config.cost.compute_weight, config.cost.send_weight
     )
-    # Without training there are no models to compress. Only their sizes count.
-    downlink = Downlink(download if training.trains else None)
-    limits = {
-        name: _number(getattr(config.stop, name)) for name in ("communications", "client_steps", "virtual_s")
-    }
+    cloud = make_cloud(
+        config,
+        start,
+        exchange,
+        {edge.edge: edge.examples for edge in edges},
+        _peers(population, world),
+        slotted=slotted,
+        cost_unit_s=world.cost_unit_s,
+        trains=training.trains,
+    )
     return Simulator(
-        _cloud(config, start, edges, slotted, population, world, downlink, algorithm, trains=training.trains),
+        cloud,
         edges,
         world,
-        Ledger(len(edges), payloads, prices, flat=config.federation.flat, synchronous=synchronous),
+        Ledger(len(edges), exchange.payloads, prices, flat=config.federation.flat, synchronous=synchronous),
         training,
         slot_s=config.resources.slot_s if slotted else None,
-        limits={name: limit for name, limit in limits.items() if limit is not None},
+        limits=limits_of(config),
         recall=materials.recall,
         log=log,
         mobility=_mobility(config, population, edges, world, log) if _mobile(config, population) else None,
@@ -125,71 +108,6 @@ def _training(materials: Materials, workloads: Sequence[Workload], uplink: Uplin
     return NoTraining() if materials.stand_in is None else StandIn(materials.stand_in)
 
 
-def workload_of(config: Config, examples: int) -> Workload:
-    """Return the workload of a client with this many samples."""
-    settings = config.client
-    steps = local_steps(config, examples)
-    return Workload(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
-
-
-def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
-    """Raise if an edge has too few clients for its aggregation rule."""
-    least = aggregate(config, "edge").least
-    for edge, cluster in enumerate(clusters):
-        if len(cluster) < least:
-            raise ConfigError(
-                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} has "
-                f"{len(cluster)}; use fewer edges, smaller numbers or another rule"
-            )
-
-
-def _cloud(
-    config: Config,
-    start: StartModel,
-    edges: Sequence[Edge],
-    slotted: bool,
-    population: Population,
-    world: World,
-    download: Downlink,
-    algorithm: ClientAlgorithm,
-    *,
-    trains: bool,
-) -> Cloud:
-    cloud, seed = config.cloud, config.seed
-    examples = {edge.edge: edge.examples for edge in edges}
-    norm_bound = _number(cloud.norm_bound) or math.inf
-    # Without training clients have no states.
-    side = algorithm.cloud(start.trained, config.federation.clients) if trains else None
-    if cloud.schedule == "sync":
-        return SyncCloud(
-            start.weights,
-            examples,
-            selection=make("selection", config, _peers(population, world)),
-            deadline_s=_number(cloud.deadline_s) or math.inf,
-            quorum=cloud.quorum,
-            rule=algorithm.rule(aggregate(config, "cloud"), start.trained),
-            optimizer=make("optimizer", config, start.trained),
-            norm_bound=norm_bound,
-            download=download,
-            side=side,
-        )
-    return AsyncCloud(
-        start.weights,
-        examples,
-        mixing=make("mixing", config, start.trained),
-        policy=threshold_policy(config),
-        seed=seed,
-        enforce=cloud.enforce,
-        slot_s=config.resources.slot_s,
-        slotted=slotted,
-        concurrency=_number(cloud.concurrency) or math.inf,
-        cost_unit_s=world.cost_unit_s,
-        norm_bound=norm_bound,
-        download=download,
-        side=side,
-    )
-
-
 def _peers(population: Population, world: World) -> Peers:
     clusters = population.clusters
 
@@ -197,22 +115,6 @@ def _peers(population: Population, world: World) -> Peers:
         return np.array([world.latency_s(unit).max() for unit in range(len(clusters))])
 
     return Peers(clusters, population.labels, latency_s)
-
-
-def _edge_rules(config: Config, *, trains: bool, gathers: str) -> EdgeRules:
-    edge = config.edge
-    return EdgeRules(
-        edge_rounds=edge.edge_rounds,
-        seed=config.seed,
-        redraw=edge.redraw,
-        clients_per_round=None if edge.clients_per_round == "all" else edge.clients_per_round,
-        deadline_s=_number(edge.deadline_s) or math.inf,
-        quorum=edge.quorum,
-        least=aggregate(config, "edge").least,
-        asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
-        trains=trains,
-        gathers=gathers,
-    )
 
 
 def _mobile(config: Config, population: Population) -> bool:
@@ -248,7 +150,7 @@ def _mobility(
     rules = MobilityRules(
         rates={"move": mobility.moves_per_s, "join": mobility.joins_per_s, "leave": mobility.leaves_per_s},
         absent=min(clients - 1, round(mobility.absent * clients)),  # at least one client is present
-        repair_s=_number(mobility.repair_s),
+        repair_s=number(mobility.repair_s),
         switching_cost=mobility.switching_cost,
         heterogeneity_weight=federation.heterogeneity_weight,
         capacity=None if federation.capacity == "none" else federation.capacity,
@@ -313,7 +215,3 @@ def _links(config: Config, population: Population) -> list[WanLink]:
     slower = config.resources.slow_edge
     links[0] = WanLink(links[0].rtt_s * slower, links[0].bytes_per_s / slower, wan.jitter)
     return links
-
-
-def _number(value: float | str) -> float | None:
-    return None if isinstance(value, str) else value

@@ -26,9 +26,10 @@ from hiflash.methods.kinds import KINDS
 from hiflash.methods.plugins import import_function
 from hiflash.methods.registry import aggregate, threshold_policy, usual_model
 from hiflash.methods.registry import make as make_part
-from hiflash.sim.build import Materials, StartModel, check_clusters, simulator, workload_of
+from hiflash.sim.build import Materials, simulator
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
+from hiflash.sim.machines import StartModel, check_clusters, workload_of
 from hiflash.sim.population import Population, populate
 from hiflash.sim.session import Engine
 from hiflash.weights import Spans, Spec

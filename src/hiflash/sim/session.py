@@ -8,20 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from hiflash.core.metrics import ACCURACY, LOSS, Metric
-from hiflash.core.state import Stateful
 from hiflash.messages import Weights
+from hiflash.sim.record import Goals, Record
 
-__all__ = ["TARGETS", "Engine", "Goals", "Hooks", "Session"]
+__all__ = ["Engine", "Hooks", "Session"]
 
-TARGETS = (0.7, 0.8, 0.85, 0.9, 0.95)  # of accuracy; another metric has no scale of its own
-STABLE = 5  # consecutive evaluations whose mean must reach a target
 PROGRESS_S = 0.2
-MANY_REJECTED = 10  # fewer may happen by chance: one client diverges, or an attack is tried
-REASONS = {
-    "not finite": "not finite (client.lr may be too large)",
-    "norm": "changed more than cloud.norm_bound allows",
-}
 
 
 class Engine(Protocol):
@@ -84,21 +76,6 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Goals:
-    """The communications between evaluations, and the value of `metric` that ends the run.
-
-    `chance` is the metric of a model that always gives the same answer, None if unknown. `metrics` names what
-    an evaluation returns, in order.
-    """
-
-    every: int
-    target: float | None
-    chance: float | None = None
-    metric: Metric = ACCURACY
-    metrics: tuple[Metric, ...] = (ACCURACY, LOSS)
-
-
 def _quiet(*_: Any) -> None:
     """Do nothing."""
 
@@ -114,10 +91,10 @@ class Hooks:
     pause: Callable[[], bool] = bool  # bool() is False: never pause
 
 
-class Session(Stateful):
+class Session(Record):
     """Runs until the target, the end of a budget or a pause. Without `evaluate` there is no target."""
 
-    STATE = ("evaluations", "targets", "targets_stable", "evaluated", "wall_s", "started")
+    STATE = (*Record.STATE, "evaluated", "wall_s", "started")
 
     def __init__(
         self,
@@ -126,16 +103,10 @@ class Session(Stateful):
         goals: Goals,
         hooks: Hooks | None = None,
     ) -> None:
+        super().__init__(goals)
         self.engine = engine
         self.evaluate = evaluate
-        self.goals = goals
         self.hooks = hooks or Hooks()
-        self._goal = None if goals.target is None else str(goals.target)
-        usual = TARGETS if goals.metric.name == "accuracy" else ()
-        wanted = sorted({*usual, *([] if goals.target is None else [goals.target])})
-        self.evaluations: list[dict[str, Any]] = []
-        self.targets: dict[str, dict[str, Any] | None] = {str(goal): None for goal in wanted}
-        self.targets_stable: dict[str, dict[str, Any] | None] = dict(self.targets)
         self.evaluated = 0
         self.wall_s = 0.0
         self.started = False
@@ -186,7 +157,7 @@ class Session(Stateful):
             "client_steps": totals["client_steps"],
             "virtual_s": totals["virtual_s"],
             "version": self.engine.version,
-            metric.name: self.evaluations[-1][metric.name] if self.evaluations else None,
+            metric.name: self.latest,
             "metric": metric.name,
             "metric_better": metric.better,
             "metric_unit": metric.unit,
@@ -206,16 +177,10 @@ class Session(Stateful):
         super().restore(state)
         self.engine.restore(state["engine"])
 
-    @property
-    def reached(self) -> bool:
-        """Return whether the target was reached."""
-        return self._goal is not None and self.targets[self._goal] is not None
-
     def over(self) -> str | None:
         """Return the reason for the stop, None if the run goes on."""
-        if self.reached:
-            metric = "" if self.goals.metric == ACCURACY else f"{self.goals.metric.name} "
-            return f"target {metric}{self.goals.target} reached"
+        if self.success is not None:
+            return self.success
         for budget, share in self.engine.used().items():
             if share >= 1:
                 return f"{budget} used up"
@@ -223,22 +188,7 @@ class Session(Stateful):
 
     def warnings(self) -> list[str]:
         """Return the signs that this run does not learn, each in a few words."""
-        found = []
-        last = self.evaluations[-1] if self.evaluations else None
-        if last is not None and last["loss"] is None:
-            found.append("the test loss is not finite: try a smaller client.lr, or client.clip_norm")
-        for reason, count in self.engine.figures()["rejections"].items():
-            if count >= MANY_REJECTED:
-                found.append(f"{count:,} updates did not count: {REASONS.get(reason, reason)}")
-        chance, metric = self.goals.chance, self.goals.metric
-        if last is not None and chance is not None and len(self.evaluations) >= STABLE:
-            best = metric.best(row[metric.name] for row in self.evaluations[-STABLE:])
-            first_loss, loss = self.evaluations[0]["loss"], last["loss"]
-            falling = None not in (first_loss, loss) and loss < first_loss  # slow, but it learns
-            if best is not None and metric.reached(chance, best) and not falling:
-                got, same = metric.text(best), metric.text(chance)
-                found.append(f"did not learn: {metric.name} {got}, always the same answer gives {same}")
-        return found
+        return self.signs(self.engine.figures()["rejections"])
 
     def _evaluated_now(self) -> bool:
         """Return whether the last evaluation is of the final model and the final count."""
@@ -252,21 +202,5 @@ class Session(Stateful):
         version = self.engine.version
         if self._tested is None or self._tested[0] != version:
             self._tested = (version, self.evaluate(self.engine.weights))
-        row = {**self.engine.totals(), "version": version}
-        for each, value in zip(self.goals.metrics, self._tested[1], strict=True):
-            row[each.name] = value if math.isfinite(value) else None  # JSON has no NaN
-        self.evaluations.append(row)
+        row = self.add(self.engine.totals(), version, self._tested[1])
         self.hooks.log(row["virtual_s"], "evaluate", {k: v for k, v in row.items() if k != "virtual_s"})
-        metric = self.goals.metric
-        recent = [evaluation[metric.name] for evaluation in self.evaluations[-STABLE:]]
-        mean = None if None in recent else sum(recent) / len(recent)
-        where = {
-            name: row[name]
-            for name in ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
-        }
-        for goal in self.targets:
-            if self.targets[goal] is None and metric.reached(recent[-1], float(goal)):
-                self.targets[goal] = where
-            stable = len(recent) == STABLE and metric.reached(mean, float(goal))
-            if self.targets_stable[goal] is None and stable:
-                self.targets_stable[goal] = where

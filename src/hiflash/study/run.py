@@ -7,23 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hiflash.agents import acting_agent
 from hiflash.config import Config
 from hiflash.config.settings import flatten
-from hiflash.core.metrics import ACCURACY
 from hiflash.data import Dataset
 from hiflash.data.federation import FederationData, is_remembered, remember
 from hiflash.errors import ConfigError, Paused, RunError
-from hiflash.sim.client_scores import client_scores
 from hiflash.sim.federation import Federation, build
 from hiflash.sim.observer import Audience, RunInfo
+from hiflash.sim.outcome import edges_of, goals_of, result_of
 from hiflash.sim.result import Result
-from hiflash.sim.session import Goals, Hooks, Session
+from hiflash.sim.session import Hooks, Session
 from hiflash.store.run_directory import RunDirectory, check_name, is_finished
 from hiflash.study.arguments import check_arguments
 from hiflash.study.observers import Observers, audience_of
 from hiflash.study.saved import read_result, replay
-from hiflash.weights import digest, to_bytes
+from hiflash.weights import to_bytes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -170,24 +168,26 @@ def _go(
             checkpoint_s=config.checkpoint_s,
         )
     evaluate = None if federation.pool is None else federation.evaluate
-    goals = Goals(
-        config.evaluate.every,
-        None if evaluate is None else _target(config),
-        federation.chance(),
-        federation.metric,
-        federation.task.measured,
-    )
+    goals = goals_of(federation)
     session = Session(federation.engine(hooks.log), evaluate, goals, hooks)
     with audience.following(about):
         if state is not None and folder is not None:
             session.restore(state["session"])
             audience.replay(about, folder.events)
         if not session.started:
-            hooks.log(0.0, "start", _edges(federation, session))
+            hooks.log(0.0, "start", edges_of(federation, session.engine))
         reason = session.run()
         if reason is None:
             raise Paused(str(folder.path) if folder else None)
-        result = _result(federation, session, reason, folder)
+        result = result_of(
+            federation,
+            session.engine,
+            session,
+            name=about.name,
+            reason=reason,
+            wall_s=session.wall_s,
+            path=about.directory,
+        )
         totals = {name: value for name, value in session.engine.totals().items() if name != "virtual_s"}
         hooks.log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})
         if folder is not None:
@@ -249,64 +249,6 @@ def _check_own(config: Config, **given: object) -> None:
         raise ConfigError(problems)
 
 
-def _result(federation: Federation, session: Session, reason: str, folder: RunDirectory | None) -> Result:
-    config, engine = federation.config, session.engine
-    last, metric = session.evaluations[-1] if session.evaluations else {}, session.goals.metric
-    scores = {each.name: last.get(each.name) for each in session.goals.metrics}
-    edges, agent = _edges(federation, session), acting_agent(config)
-    return Result(
-        name=_name(config, folder),
-        method=config.method,
-        data=config.data.name if federation.data is None else federation.data.name,
-        partition=federation.population.split.name,
-        model=federation.model_name,
-        seed=config.seed,
-        config_digest=config.digest(),
-        digest=digest(engine.weights),
-        trainer=federation.trainer,
-        stop_reason=reason,
-        stop_target=None if federation.pool is None or config.stop.target == "none" else config.stop.target,
-        parameters=federation.parameters,
-        version=engine.version,
-        total_js=sum(edges["js_per_edge"]) if edges["js_per_edge"] else None,
-        **edges,
-        sample_overlap=federation.population.split.overlap,
-        accuracy=scores.get("accuracy"),
-        best_accuracy=ACCURACY.best(row.get("accuracy") for row in session.evaluations),
-        loss=scores["loss"],
-        task=federation.task.name,
-        metric=metric.name,
-        metric_better=metric.better,
-        metric_unit=metric.unit,
-        scores=scores,
-        best=metric.best(row[metric.name] for row in session.evaluations),
-        chance=session.goals.chance,
-        clients=client_scores(federation, engine.weights, engine.clusters, engine.kept),
-        evaluations=session.evaluations,
-        targets=session.targets,
-        targets_stable=session.targets_stable,
-        wall_s=session.wall_s,
-        warnings=session.warnings(),
-        agent=None if agent is None else agent.digest,
-        path=folder.path if folder else None,
-        weights=engine.weights,
-        **engine.totals(),
-        **engine.figures(),
-    )
-
-
-def _edges(federation: Federation, session: Session) -> dict[str, Any]:
-    """Return what there is to know of every edge at any time."""
-    engine, flat = session.engine, federation.config.federation.flat
-    clusters = engine.clusters  # a copy each time
-    return {
-        "cluster_sizes": [len(cluster) for cluster in clusters],
-        # Clients are no edges: a sum over them cannot be compared with one over edges (decision 33).
-        "js_per_edge": [] if flat else federation.population.js_per_edge(clusters),
-        **engine.edges_ms(),
-    }
-
-
 def _config(
     config: Config | str | Path | None,
     settings: dict[str, Any],
@@ -325,13 +267,6 @@ def _config(
     if data is not None and data.task != "classification" and chosen.data.task == "auto":
         chosen = chosen.with_settings({"data.task": data.task})  # which decides whether there is a target
     return chosen
-
-
-def _target(config: Config) -> float | None:
-    """Return the value that ends a run; a centralized one takes all its steps, to show the level."""
-    if config.stop.target == "none" or config.cloud.schedule == "centralized":
-        return None
-    return config.stop.target
 
 
 def _draw(result: Result, stem: Path) -> None:

@@ -10,7 +10,8 @@ from hiflash.control.surrogate.model import Surrogate
 from hiflash.control.surrogate.stand_in import surrogate_simulator
 from hiflash.data import Dataset
 from hiflash.seeding import rng
-from hiflash.sim.session import Goals, Session
+from hiflash.sim.record import Goals
+from hiflash.sim.session import Session
 from hiflash.weights import Spec
 
 __all__ = ["Rehearsal", "rehearse"]

@@ -9,7 +9,8 @@ from hiflash.config import Config
 from hiflash.control.surrogate.model import Surrogate, SurrogateRun
 from hiflash.data import Dataset
 from hiflash.errors import ConfigError
-from hiflash.sim.build import Materials, StartModel, simulator
+from hiflash.sim.build import Materials, simulator
+from hiflash.sim.machines import StartModel
 from hiflash.sim.population import Population, populate
 from hiflash.sim.simulator import Simulator
 from hiflash.weights import Spec

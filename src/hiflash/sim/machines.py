@@ -1,0 +1,169 @@
+"""The state machines of a federation from its configuration, for the simulator and for a deployment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from hiflash.config import Config
+from hiflash.core.aggregation import combine_clients
+from hiflash.core.algorithms.algorithm import ClientAlgorithm
+from hiflash.core.async_cloud import AsyncCloud
+from hiflash.core.cloud import Cloud
+from hiflash.core.compression import Codec, Downlink, Payloads
+from hiflash.core.edge import Aggregate, EdgeRules, Workload
+from hiflash.core.selection import Peers
+from hiflash.core.sync_cloud import SyncCloud
+from hiflash.errors import ConfigError
+from hiflash.messages import Weights
+from hiflash.methods.registry import aggregate, chosen, make, threshold_policy, with_keys
+from hiflash.sim.resources import local_steps
+from hiflash.weights import Spec
+
+__all__ = [
+    "Exchange",
+    "StartModel",
+    "check_clusters",
+    "edge_aggregate",
+    "edge_rules",
+    "exchange_of",
+    "limits_of",
+    "make_cloud",
+    "number",
+    "workload_of",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class StartModel:
+    """The initial global model, the shapes of its tensors, and the number of its trained values.
+
+    The trained values come first. The running statistics of BatchNorm follow them.
+    """
+
+    weights: Weights
+    spec: Spec
+    trained: int
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """What travels between the tiers: codecs of the WAN, the clients' algorithm, and the bytes of both."""
+
+    download: Codec | None
+    upload: Codec | None
+    algorithm: ClientAlgorithm
+    payloads: Payloads
+
+
+def exchange_of(config: Config, start: StartModel) -> Exchange:
+    """Return what the tiers of a federation exchange."""
+    download, upload = (
+        chosen(config, f"wan.{way}").build(config, start.spec) for way in ("download", "upload")
+    )
+    algorithm: ClientAlgorithm = make("client algorithm", config)
+    beside = algorithm.traffic(start.trained, flat=config.federation.flat, exact=upload is None)
+    payloads = Payloads.of(4 * start.spec.size, download, upload, beside)
+    return Exchange(download, upload, algorithm, payloads)
+
+
+def make_cloud(
+    config: Config,
+    start: StartModel,
+    exchange: Exchange,
+    examples: Mapping[int, int],
+    peers: Peers,
+    *,
+    slotted: bool,
+    cost_unit_s: tuple[float, float],
+    trains: bool = True,
+) -> Cloud:
+    """Return the cloud at its start; `examples` are the declared samples of every edge."""
+    cloud, algorithm = config.cloud, exchange.algorithm
+    norm_bound = number(cloud.norm_bound) or math.inf
+    # Without training there are no models to compress, and clients have no states. Only sizes count.
+    downlink = Downlink(exchange.download if trains else None)
+    side = algorithm.cloud(start.trained, config.federation.clients) if trains else None
+    if cloud.schedule == "sync":
+        return SyncCloud(
+            start.weights,
+            examples,
+            selection=make("selection", config, peers),
+            deadline_s=number(cloud.deadline_s) or math.inf,
+            quorum=cloud.quorum,
+            rule=algorithm.rule(aggregate(config, "cloud"), start.trained),
+            optimizer=make("optimizer", config, start.trained),
+            norm_bound=norm_bound,
+            download=downlink,
+            side=side,
+        )
+    return AsyncCloud(
+        start.weights,
+        examples,
+        mixing=make("mixing", config, start.trained),
+        policy=threshold_policy(config),
+        seed=config.seed,
+        enforce=cloud.enforce,
+        slot_s=config.resources.slot_s,
+        slotted=slotted,
+        concurrency=number(cloud.concurrency) or math.inf,
+        cost_unit_s=cost_unit_s,
+        norm_bound=norm_bound,
+        download=downlink,
+        side=side,
+    )
+
+
+def edge_rules(config: Config, algorithm: ClientAlgorithm, *, trains: bool = True) -> EdgeRules:
+    """Return how the edges of a federation run their rounds."""
+    edge = config.edge
+    return EdgeRules(
+        edge_rounds=edge.edge_rounds,
+        seed=config.seed,
+        redraw=edge.redraw,
+        clients_per_round=None if edge.clients_per_round == "all" else edge.clients_per_round,
+        deadline_s=number(edge.deadline_s) or math.inf,
+        quorum=edge.quorum,
+        least=aggregate(config, "edge").least,
+        asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
+        trains=trains,
+        gathers=algorithm.gathers,
+    )
+
+
+def edge_aggregate(config: Config, algorithm: ClientAlgorithm, trained: int) -> Aggregate:
+    """Return how an edge makes one model of its clients' models."""
+    return partial(combine_clients, rule=algorithm.rule(aggregate(config, "edge"), trained))
+
+
+def workload_of(config: Config, examples: int) -> Workload:
+    """Return the workload of a client with this many samples."""
+    settings = config.client
+    steps = local_steps(config, examples)
+    return Workload(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
+
+
+def limits_of(config: Config) -> dict[str, float]:
+    """Return the budgets of a run by name."""
+    limits = {
+        name: number(getattr(config.stop, name)) for name in ("communications", "client_steps", "virtual_s")
+    }
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
+    """Raise if an edge has too few clients for its aggregation rule."""
+    least = aggregate(config, "edge").least
+    for edge, cluster in enumerate(clusters):
+        if len(cluster) < least:
+            raise ConfigError(
+                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} has "
+                f"{len(cluster)}; use fewer edges, smaller numbers or another rule"
+            )
+
+
+def number(value: float | str) -> float | None:
+    """Return a setting that may be a word, such as "none", as a number or None."""
+    return None if isinstance(value, str) else value
