@@ -105,8 +105,11 @@ def _schedules(seeds: Sequence[int]) -> None:
 
 
 def _live(size: int, log: Any) -> Any:
+    from hiflash.serve.books import Books
     from hiflash.serve.live import LiveCloud
+    from hiflash.serve.models import CloudModels
     from hiflash.serve.wire import Wire
+    from hiflash.weights import Spec
 
     cloud = AsyncCloud(
         np.zeros(size, np.float32),
@@ -121,21 +124,23 @@ def _live(size: int, log: Any) -> Any:
     prices = Prices((1.0, 1.0), 0.05)
     ledger = Ledger(EDGES + 1, Payloads.of(4 * size, None, None), prices, flat=False, synchronous=False)
     clusters = [[edge] for edge in range(EDGES + 1)]
-    return LiveCloud(cloud, ledger, Wire(size), limits={}, clusters=clusters, log=log)
+    models = CloudModels(Spec((("w", (size,)),)))
+    return LiveCloud(cloud, Books(ledger, log), Wire(size), models, limits={}, clusters=clusters)
 
 
 def _fill(journal: Any, events: int) -> None:
     """Write the inputs of one edge that uploads again and again."""
     from hiflash.serve.journal import START, Input, chained
-    from hiflash.serve.wire import Wire
+    from hiflash.serve.models import model_bytes
+    from hiflash.serve.wire import Asking, Wire
 
-    wire, weights = Wire(LENET), np.ones(LENET, np.float32)
+    wire, weights, model = Wire(LENET), np.ones(LENET, np.float32), model_bytes(np.ones(LENET, np.float32))
     rows, chain = [], START
     for number in range(1, events + 1):
-        given = Input("check_in", 0, wire.ask(CheckIn(0, 1, COSTS, 0.0), 1, 0.0))
+        given = Input("check_in", 0, wire.ask(CheckIn(0, 1, COSTS, 0.0), Asking(1), 0.0))
         if number > 1:
             last = Upload(0, number - 1, weights, 10, CheckIn(0, number, COSTS, 0.0), 0.0)
-            given = Input("upload", 0, wire.work(last, [], 1))
+            given = Input("upload", 0, wire.work(last, model, [], Asking(1)))
         row = chained(chain, number, float(number), given)
         rows.append(row)
         chain = row.chain
@@ -241,17 +246,19 @@ def _caller(certs: Path, size: int, port: int, edge: int) -> tuple[Any, Any]:
 
 async def _upload(certs: Path, size: int, port: int, edge: int, end: float, times: list[float]) -> None:
     from hiflash.serve import wire_pb2 as pb
+    from hiflash.serve.models import model_bytes
     from hiflash.serve.patience import Patience
+    from hiflash.serve.wire import Asking
 
     caller, wire = _caller(certs, size, port, edge)
     patience = Patience(np.random.default_rng(edge), first_s=0.01)
     weights, request = np.ones(size, np.float32), 1
-    asked = wire.ask(CheckIn(edge, request, COSTS, 0.0), 1, 5.0)
+    asked = wire.ask(CheckIn(edge, request, COSTS, 0.0), Asking(1), 5.0)
     told = pb.Answer.FromString(await patience.call(caller, "CheckIn", asked, hold_s=5.0))
     while (begun := time.monotonic()) < end:
         request += 1
         last = Upload(edge, told.grant.lease_id, weights, 10, CheckIn(edge, request, COSTS, 0.0), 0.0)
-        body = wire.work(last, [], 1)
+        body = wire.work(last, model_bytes(weights), [], Asking(1))
         told = pb.Answer.FromString(await patience.call(caller, "Upload", body))
         if told.verdict.status != "applied":
             raise RuntimeError(f"the cloud did not apply an upload: {told.verdict}")
@@ -262,13 +269,15 @@ async def _upload(certs: Path, size: int, port: int, edge: int, end: float, time
 async def _flood(certs: Path, size: int, port: int, end: float, rate: int) -> int:
     """Send check-ins at a rate, whatever becomes of them, and return how many were sent."""
     from hiflash.serve.calls import CallError
+    from hiflash.serve.wire import Asking
 
     caller, wire = _caller(certs, size, port, EDGES)
     sent, begun, waiting = 0, time.monotonic(), set()
 
     async def one(request: int) -> None:
         try:
-            await caller.call("CheckIn", wire.ask(CheckIn(EDGES, request, COSTS, 0.0), 1, 0.0), timeout_s=5.0)
+            asked = wire.ask(CheckIn(EDGES, request, COSTS, 0.0), Asking(1), 0.0)
+            await caller.call("CheckIn", asked, timeout_s=5.0)
         except CallError:
             return
 

@@ -9,8 +9,10 @@ from functools import partial
 import numpy as np
 
 from hiflash.core.aggregation import combine_clients
+from hiflash.core.algorithms.algorithm import ClientAlgorithm
+from hiflash.core.algorithms.scaffold import Scaffold
 from hiflash.core.async_cloud import AsyncCloud
-from hiflash.core.compression import Payloads
+from hiflash.core.compression import Downlink, Half, Payloads, TopK
 from hiflash.core.edge import Edge, EdgeRules, Workload
 from hiflash.core.mixing import Buffer, Delta, Interpolate
 from hiflash.core.selection import UniformSelection
@@ -18,24 +20,33 @@ from hiflash.core.sync_cloud import SyncCloud
 from hiflash.core.thresholds.fixed import FixedThreshold
 from hiflash.core.thresholds.random import RandomThreshold
 from hiflash.core.weighting import Exponential
+from hiflash.execute.executor import RoundRules, client_share, client_task
 from hiflash.messages import ClientTask
 from hiflash.seeding import rng
 from hiflash.serve import wire_pb2 as pb
+from hiflash.serve.books import Books
 from hiflash.serve.calls import Peer
-from hiflash.serve.client import ClientAgent, ClientTerms, Trained
+from hiflash.serve.client import ClientAgent, ClientTerms, Job, Worked
 from hiflash.serve.cloud import CloudService, Terms
-from hiflash.serve.edge import EdgeAgent, EdgeTerms
+from hiflash.serve.cluster import EdgeTerms
+from hiflash.serve.edge import EdgeAgent
 from hiflash.serve.journal import Row
 from hiflash.serve.kernel import replay
 from hiflash.serve.live import LiveCloud
+from hiflash.serve.memory import Memory, Own
+from hiflash.serve.models import CloudModels, EdgeModels
 from hiflash.serve.patience import Patience
+from hiflash.serve.ways import PlacedByCloud
 from hiflash.serve.wire import Wire
 from hiflash.sim.ledger import Ledger, Prices
-from hiflash.weights import digest
+from hiflash.sim.record import Goals, Record
+from hiflash.train.task import TaskResult
+from hiflash.weights import Spec, digest
 from network.loop import run_virtually
 from network.net import Faults, Network, Process
 
 SIZE = 4
+SPEC = Spec((("w", (SIZE,)),))
 EXAMPLES = 10
 DIGESTS = ("config", "spec")
 ENDS_S = 3_000.0
@@ -53,6 +64,8 @@ class Plan:
     enforce: str = "admit"
     threshold: str = "random"
     mixing: str = "interpolate"
+    algorithm: str = "sgd"
+    codecs: str = "none"
     lease_s: float = 20.0
     faults: Faults = field(default_factory=Faults)
     cloud_kills: int = 0
@@ -73,6 +86,8 @@ class Plan:
             enforce=pick("admit", "discard", "cancel"),
             threshold=pick("random", "0", "1", "inf"),
             mixing=pick("interpolate", "delta", "buffer"),
+            algorithm=pick("sgd", "scaffold"),
+            codecs=pick("none", "none", "fp16", "topk"),
             lease_s=pick(3.0, 20.0),
             faults=Faults(
                 lost=pick(0.0, 0.05, 0.2),
@@ -111,17 +126,31 @@ class MemoryStore:
         return [row for row in self.rows if row.number > number]
 
 
-class Steps:
-    """A client's memory."""
+class Kept:
+    """A client's memory, on a disk in memory."""
 
     def __init__(self) -> None:
-        self.steps = 0
+        self.memory: Memory | None = None
 
-    def load(self) -> int:
-        return self.steps
+    def load(self) -> Memory | None:
+        return self.memory
 
-    def save(self, steps: int) -> None:
-        self.steps = steps
+    def save(self, memory: Memory) -> None:
+        self.memory = memory
+
+
+class Scripted:
+    """Tests of models: plain numbers that depend on the model alone."""
+
+    def __init__(self, stream: np.random.Generator) -> None:
+        self.stream = stream
+
+    async def evaluate(self, weights):
+        await asyncio.sleep(float(self.stream.uniform(0.0, 0.3)))
+        return (min(0.8, abs(float(weights[0])) / 100), float(weights.sum()))
+
+    async def recall(self, weights):
+        return None
 
 
 class World:
@@ -132,11 +161,14 @@ class World:
         self.stream = rng(plan.seed, "network")
         self.net = Network(self.stream, plan.faults)
         self.store = MemoryStore(self.stream)
-        self.wire = Wire(SIZE)
+        algorithm = Scaffold() if plan.algorithm == "scaffold" else ClientAlgorithm()
+        self.rules = RoundRules(algorithm=algorithm, trained=SIZE)
+        self.codec = {"none": None, "fp16": Half(SIZE), "topk": TopK(SIZE, 0.5)}[plan.codecs]
+        self.wire = Wire(SIZE, SIZE)
         self.clusters = [
             list(range(edge * plan.clients, (edge + 1) * plan.clients)) for edge in range(plan.edges)
         ]
-        self.memories = {client: Steps() for cluster in self.clusters for client in cluster}
+        self.memories = {client: Kept() for cluster in self.clusters for client in cluster}
         self.cloud_now: CloudService | None = None
         self.events: list[tuple] = []
 
@@ -145,10 +177,13 @@ class World:
         plan = self.plan
         weights = np.zeros(SIZE, np.float32)
         examples = {edge: EXAMPLES * len(cluster) for edge, cluster in enumerate(self.clusters)}
+        common = {
+            "download": Downlink(self.codec),
+            "side": self.rules.algorithm.cloud(SIZE, len(self.memories)),
+        }
         if plan.schedule == "sync":
-            cloud = SyncCloud(
-                weights, examples, selection=UniformSelection(plan.edges, plan.seed), quorum=0.5
-            )
+            selection = UniformSelection(plan.edges, plan.seed)
+            cloud = SyncCloud(weights, examples, selection=selection, quorum=0.5, **common)
         else:
             fixed = plan.threshold != "random"
             cloud = AsyncCloud(
@@ -164,14 +199,22 @@ class World:
                 enforce=plan.enforce,
                 slot_s=0.1,
                 slotted=False,
+                **common,
             )
         payloads = Payloads.of(4 * SIZE, None, None)
         ledger = Ledger(
             plan.edges, payloads, Prices((1.0, 1.0), 0.05), flat=False, synchronous=plan.schedule == "sync"
         )
         log = lambda now, kind, row: self.events.append((now, kind, row))  # noqa: E731
-        limits = {"communications": plan.communications}
-        return LiveCloud(cloud, ledger, self.wire, limits=limits, clusters=self.clusters, log=log)
+        return LiveCloud(
+            cloud,
+            Books(ledger, log),
+            self.wire,
+            CloudModels(SPEC, self.codec, self.codec),
+            limits={"communications": plan.communications},
+            clusters=self.clusters,
+            record=Record(Goals(5, 0.9)),
+        )
 
     async def start_cloud(self, process: Process) -> None:
         self.events.clear()
@@ -179,11 +222,12 @@ class World:
             *DIGESTS,
             lease_s=self.plan.lease_s,
             start_edges=self.plan.edges,
+            start_s=30.0,
             snapshot_rows=self.plan.snapshot_rows,
             rate=1e6,
             burst=1e6,
         )
-        service = self.service(self.live(), self.wire, terms, self.store)
+        service = self.service(self.live(), self.wire, terms, self.store, Scripted(self.stream))
         service.kernel.resume(copy.deepcopy(self.store.state), self.store.after_snapshot())
         self.cloud_now = process.service = service
         await service.run()
@@ -195,11 +239,12 @@ class World:
         agent = EdgeAgent(
             terms,
             self.wire,
+            EdgeModels(SPEC, self.codec, self.codec),
             self.net.caller(Peer("edge", edge), "cloud"),
             partial(self._edge, edge),
             Patience(self.stream, timeout_s=2.0),
         )
-        process.service = agent
+        process.service = agent.cluster
         await agent.run()
 
     def _edge(self, number: int, members, estimates) -> Edge:
@@ -216,20 +261,23 @@ class World:
     async def start_client(self, client: int, process: Process) -> None:
         terms = ClientTerms(client, *DIGESTS, examples=EXAMPLES, compute_s=0.05)
         peer = Peer("client", client)
-        agent = ClientAgent(
-            terms,
+        patience = Patience(self.stream, timeout_s=2.0)
+        way = PlacedByCloud(
+            client,
             self.wire,
             self.net.caller(peer, "cloud"),
             lambda edge, address: self.net.caller(peer, address),
-            self._train,
-            self.memories[client],
-            Patience(self.stream, timeout_s=2.0),
+            patience,
         )
+        agent = ClientAgent(terms, self.wire, way, self._work, self.memories[client], patience)
         await agent.run()
 
-    async def _train(self, task: ClientTask) -> Trained:
+    async def _work(self, job: Job, own: Own) -> Worked:
         await asyncio.sleep(float(self.stream.uniform(0.01, 0.2)))
-        return Trained(scripted(task), 0.5, 0.05)
+        task = client_task(self.rules, job.work, job.model, own.kept, own.state, job.extra)
+        share = client_share(self.rules, task, TaskResult(scripted(task), 0.5), job.model)
+        kept = own if share.state is None else Own(own.kept, share.state)
+        return Worked(share.weights, 0.5, 0.05, kept, share.steps, share.extra)
 
     async def run(self) -> None:
         """Run to the end; faults stop after a while, so that the run must end."""
@@ -249,7 +297,7 @@ class World:
             for process in net.processes.values():
                 if process.failure is not None:
                     raise process.failure
-            if faults.done() and self.cloud_now is not None and self.cloud_now.over.is_set():
+            if faults.done() and self.cloud_now is not None and self.cloud_now.complete.is_set():
                 faults.result()
                 return
         raise AssertionError(f"the run of {self.plan} did not end")
@@ -311,6 +359,9 @@ def check(world: World) -> None:
     assert digest(again.weights) == digest(live.weights), "the journal gives another model"
     assert again.version == live.version
     assert math.isfinite(float(live.weights.sum()))
+    if world.plan.algorithm == "scaffold":
+        check_states(world)
+    assert [row["version"] for row in live.record.evaluations], "nothing was evaluated"
     first: dict[tuple[str, int], tuple] = {}
     for caller, method, body in world.net.answers:
         if method not in ("CheckIn", "Upload", "Progress", "Abandon"):
@@ -324,6 +375,18 @@ def check(world: World) -> None:
         assert first.setdefault(key, said) == said, f"{key} was told {first[key]} and {said}"
         kept = told.get(verdict.lease_id)  # no edge here makes a lease up: every one has its verdict
         assert kept == said, f"acknowledged {key}: {said}, kept {kept}"
+
+
+def check_states(world: World) -> None:
+    """Raise unless the cloud's c is the mean of the states that its clients hold, whatever got lost."""
+    live = world.cloud_now.live
+    held = np.zeros(SIZE)
+    for client, kept in world.memories.items():
+        memory = kept.memory or Memory()
+        last = (memory.lease_id, memory.round)
+        own = memory.at_start((-1, 0), live.books.outcomes.of(client, last))
+        held += own.state.get("c_i", np.zeros(SIZE))
+    np.testing.assert_allclose(live.cloud.side.mean, held / len(world.memories), atol=1e-4)
 
 
 def replayed_verdicts(world: World) -> dict[int, tuple]:

@@ -101,6 +101,10 @@ class AsyncCloud(Cloud):
         self.policy.restore(state["policy"])
         self.mixing.restore(state["mixing"])
 
+    def rescale(self, slot_s: float, cost_unit_s: tuple[float, float]) -> None:
+        """Set what a policy's view is measured in; a deployed cloud learns it when its edges are there."""
+        self.slot_s, self.cost_unit_s, self._viewed = slot_s, cost_unit_s, None
+
     @property
     def answerable(self) -> bool:
         """Return whether an edge waits and another lease is allowed."""

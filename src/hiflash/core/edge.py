@@ -133,6 +133,7 @@ class Edge(Stateful):
         self.awaiting = 0  # the lease whose verdict is still to come
         self.lease_steps = 0.0  # mean local steps of a client in the rounds of this lease
         self.extra: Extra = {}  # what its clients sent beside their models
+        self.counted: Sequence[int] = ()  # the clients of the last round whose models were used
 
     def handle(self, event: EdgeEvent) -> list[EdgeEffect]:
         """Take one event and return its effects; late or repeated answers and updates change nothing."""
@@ -316,6 +317,7 @@ class Edge(Stateful):
         self, model: Model | None, clients: Sequence[int], compute_s: float, send_s: float, now: float
     ) -> list[EdgeEffect]:
         grant, _ = self._held()
+        self.counted = clients
         if model is None:
             self.grant = None
             return [Abandon(self.edge, grant.lease_id, self._check_in(now), now)]

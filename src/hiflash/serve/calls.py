@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from hiflash.serve.wire import Malformed
+from hiflash.serve import wire_pb2 as pb
+from hiflash.serve.wire import PROTOCOL, Malformed
 
 __all__ = ["CallError", "Caller", "Code", "Handler", "Peer", "Service", "TokenBucket"]
 
@@ -83,6 +84,7 @@ class Service:
         self.roles = roles
         self.rate, self.burst = rate, burst
         self.refused: Counter[str] = Counter()
+        self.draining = False  # it stops soon: callers come back to the next one
         self._buckets: dict[Peer, TokenBucket] = {}
 
     async def serve(self, method: str, peer: Peer, body: bytes) -> bytes:
@@ -99,11 +101,25 @@ class Service:
             raise
 
     def _check_allowed(self, method: str, peer: Peer) -> None:
+        if self.draining:
+            raise CallError("unavailable", "draining")
         if method not in self.roles.get(peer.role, ()):
             raise CallError("denied", f"a {peer.role} may not call {method}")
         bucket = self._buckets.setdefault(peer, TokenBucket(self.rate, self.burst))
         if wait_s := bucket.take(asyncio.get_running_loop().time()):
             raise CallError("busy", "too many calls", wait_s)
+
+    @staticmethod
+    def check_terms(who: str, ours: tuple[str, str], said: pb.Hello) -> None:
+        """Raise unless a node has the protocol, the configuration and the model of this service."""
+        config, spec = ours
+        for name, here, there in (
+            ("protocol", PROTOCOL, said.protocol),
+            ("configuration", config, said.config_digest),
+            ("model", spec, said.spec_digest),
+        ):
+            if here != there:
+                raise CallError("mismatch", f"{who} has {name} {here}, this node {there}")
 
     @staticmethod
     def check_node(peer: Peer, node: int) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from hiflash.messages import ClientTask, Weights
+from hiflash.messages import Assignment, Extra, Weights
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import Caller, CallError
+from hiflash.serve.memory import Memories, Memory, Own
+from hiflash.serve.models import model_bytes, read_model
 from hiflash.serve.patience import Patience
-from hiflash.serve.wire import PROTOCOL, Malformed, Wire
+from hiflash.serve.wire import PROTOCOL, Malformed, Wire, array_messages, metric_messages
 
-__all__ = ["ClientAgent", "ClientTerms", "Memory", "Trained"]
+__all__ = ["ClientAgent", "ClientTerms", "Found", "Job", "Way", "Worked", "Works"]
 
 POLL_S = 15.0
 
@@ -32,80 +34,82 @@ class ClientTerms:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trained:
-    """The result of a task, with the seconds that it took."""
+class Job:
+    """A task as it reached a client: its assignment, the model, and what came beside it."""
+
+    work: Assignment
+    model: Weights
+    extra: Extra
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worked:
+    """What a client makes of a job: what it sends, what it keeps, and the seconds that it took."""
 
     weights: Weights
     loss: float
     compute_s: float
+    own: Own
+    steps: float = 1.0
+    extra: Extra = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-class Memory(Protocol):
-    """What a client keeps over restarts: its local steps so far."""
+Works = Callable[[Job, Own], Awaitable[Worked]]
 
-    def load(self) -> int:
-        """Return the steps; 0 before the first task."""
-        ...
 
-    def save(self, steps: int) -> None:
-        """Keep the steps, durably."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The way to a client's edge, None if it is not known yet, and what became of the client's last task."""
+
+    edge: Caller | None
+    finished: bool
+    settled: int
+
+
+class Way(Protocol):
+    """How a client finds its edge."""
+
+    async def find(self, last: tuple[int, int]) -> Found:
+        """Return the way to the edge; `last` are lease and round of a task, to learn what became of it."""
         ...
 
 
 class ClientAgent:
-    """Works for its edge until the run is over. `connect` returns the way to an edge's address."""
+    """Works for its edge until the run is over."""
 
     def __init__(
-        self,
-        terms: ClientTerms,
-        wire: Wire,
-        cloud: Caller,
-        connect: Callable[[int, str], Caller],
-        train: Callable[[ClientTask], Awaitable[Trained]],
-        memory: Memory,
-        patience: Patience,
+        self, terms: ClientTerms, wire: Wire, way: Way, works: Works, memories: Memories, patience: Patience
     ) -> None:
         self.terms = terms
         self.wire = wire
-        self.cloud = cloud
-        self.connect = connect
-        self.train = train
-        self.memory = memory
+        self.way = way
+        self.works = works
+        self.memories = memories
         self.patience = patience
+        self.memory = memories.load() or Memory()
         self.finished = False
-        self._delivered = (0, 0)  # lease and round of the last update
 
     async def run(self) -> None:
         """Serve one edge after the other: the cloud says which."""
         while not self.finished:
-            edge = await self._place()
-            if edge is None:
+            found = await self.way.find((0, 0))
+            self.finished = found.finished
+            if found.edge is None or self.finished:
+                await self.patience.rest(self.patience.first_s)
                 continue
             try:
-                await self._serve(edge)
+                await self._serve(found.edge)
             except (CallError, Malformed) as error:
                 if isinstance(error, CallError) and error.code in ("denied", "invalid"):
                     raise
-                await self.patience.rest(
-                    self.patience.first_s
-                )  # ask the cloud again: the edge may be another
-
-    async def _place(self) -> Caller | None:
-        """Return the way to this client's edge, None if it is not known yet."""
-        body = pb.Place(node=self.terms.number).SerializeToString()
-        told = self.wire.read(pb.Placed, await self.patience.call(self.cloud, "Place", body))
-        if told.finished:
-            self.finished = True
-        if self.finished or not told.address:
-            await self.patience.rest(self.patience.first_s)
-            return None
-        return self.connect(told.edge, told.address)
+                await self.patience.rest(self.patience.first_s)  # ask again: the edge may be another
 
     async def _serve(self, edge: Caller) -> None:
         await self._say_hello(edge)
         while not self.finished:
-            lease_id, round_index = self._delivered
-            asked = pb.Fetch(node=self.terms.number, wait_s=POLL_S, lease_id=lease_id, round=round_index)
+            lease_id, index = self.memory.lease_id, self.memory.round
+            asked = pb.Fetch(node=self.terms.number, wait_s=POLL_S, lease_id=lease_id, round=index)
             told = self.wire.read(
                 pb.Task,
                 await edge.call(
@@ -123,7 +127,7 @@ class ClientAgent:
             config_digest=self.terms.config_digest,
             spec_digest=self.terms.spec_digest,
             examples=self.terms.examples,
-            steps=self.memory.load(),
+            steps=self.memory.steps,
             compute_s=self.terms.compute_s,
         ).SerializeToString()
         told = self.wire.read(pb.Welcome, await edge.call("Hello", said, timeout_s=self.patience.timeout_s))
@@ -131,26 +135,46 @@ class ClientAgent:
 
     async def _work(self, edge: Caller, told: pb.Task) -> None:
         """Train one task and deliver its result; beats tell the edge that this client is alive."""
-        task = ClientTask(
-            self.terms.number, told.first_step, told.steps, told.lr, self.wire.model(told.model), told.seed
-        )
-        self.memory.save(told.first_step + told.steps)  # assigned steps count, even if the update is lost
+        own = await self._own(told)
+        work = Assignment(self.terms.number, told.first_step, told.steps, told.lr, told.seed)
+        job = Job(work, read_model(told.model, self.wire.size), self.wire.arrays(told.extra))
+        place = (told.lease_id, told.round)
+        # Assigned steps count, even if the update is lost.
+        self._keep(self.memory.begun(place, own, work.first_step + work.steps))
         beats = asyncio.create_task(self._beat(edge))
         try:
-            trained = await self.train(task)
+            worked = await self.works(job, own)
         finally:
             beats.cancel()
-        body = pb.Deliver(
+        if worked.own is not own:
+            self._keep(self.memory.worked(worked.own))  # before the edge has it: its changes count then
+        await edge.call("Deliver", self._delivery(place, worked), timeout_s=self.patience.timeout_s)
+
+    def _delivery(self, place: tuple[int, int], worked: Worked) -> bytes:
+        return pb.Deliver(
             node=self.terms.number,
-            lease_id=told.lease_id,
-            round=told.round,
-            model=self.wire.model_bytes(trained.weights),
+            lease_id=place[0],
+            round=place[1],
+            model=model_bytes(worked.weights),
             examples=self.terms.examples,
-            loss=trained.loss,
-            compute_s=trained.compute_s,
+            loss=worked.loss,
+            compute_s=worked.compute_s,
+            steps=worked.steps,
+            extra=array_messages(worked.extra),
+            metrics=metric_messages(worked.metrics),
         ).SerializeToString()
-        await edge.call("Deliver", body, timeout_s=self.patience.timeout_s)
-        self._delivered = (told.lease_id, told.round)
+
+    async def _own(self, told: pb.Task) -> Own:
+        """Return what this client holds when it begins a task; that may depend on the lease before."""
+        memory, outcome, place = self.memory, told.settled, (told.lease_id, told.round)
+        if memory.depends_on_outcome(place) and not outcome:
+            # The edge has restarted and does not know. The cloud does.
+            outcome = (await self.way.find((memory.lease_id, memory.round))).settled
+        return memory.at_start(place, outcome)
+
+    def _keep(self, memory: Memory) -> None:
+        self.memory = memory
+        self.memories.save(memory)
 
     async def _beat(self, edge: Caller) -> None:
         said = pb.Beat(node=self.terms.number).SerializeToString()

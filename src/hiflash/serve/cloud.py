@@ -3,48 +3,71 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ProtocolError
-from hiflash.messages import Cancel, CloudEffect, Grant, Proceed, Refuse, Verdict, Welcome
+from hiflash.messages import Cancel, CloudEffect, Grant, Measure, Proceed, Refuse, Verdict, Weights, Welcome
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import CallError, Peer, Service
 from hiflash.serve.crash import crash_point
 from hiflash.serve.journal import Input
 from hiflash.serve.kernel import Kernel, Store
-from hiflash.serve.live import CLOUD, Finished, LiveCloud
-from hiflash.serve.wire import PROTOCOL, Wire
+from hiflash.serve.live import CLOUD, Finished, LiveCloud, Scale
+from hiflash.serve.wire import Wire
 
-__all__ = ["CloudService", "Terms"]
+__all__ = ["CloudService", "Terms", "Tests"]
 
 NODE_CALLS = ("Hello", "CheckIn", "Upload", "Progress", "Abandon", "Beat")
 MOST_WAIT_S = 60.0
+WATCH_S = 1.0  # at most so long between two looks for silent edges
+SLOTS = 10  # in a mean lease: what an agent measures time in
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a federation that every node must agree to, and the cloud's patience."""
+    """The terms of a federation that every node must agree to, and the cloud's patience.
+
+    Nobody is answered until `start_edges` have checked in, or `start_s` have passed since the first one.
+    """
 
     config_digest: str
     spec_digest: str
     lease_s: float
     start_edges: int
+    start_s: float = 60.0
     flat: bool = False
     snapshot_rows: int = 1_000
     rate: float = 200.0
     burst: float = 400.0
 
 
+class Tests(Protocol):
+    """Tests models beside the service."""
+
+    async def evaluate(self, weights: Weights) -> Sequence[float]:
+        """Return the value of every metric on the test set."""
+        ...
+
+    async def recall(self, weights: Weights) -> Sequence[float] | None:
+        """Return the accuracy on each class, None if there are none."""
+        ...
+
+
 class CloudService(Service):
     """Answers edges (or the clients of a flat method) through the kernel.
 
-    Until `start_edges` have checked in, nobody is answered: the first round of a synchronous method draws
-    from all of them. A lease whose edge has been silent for `lease_s` expires.
+    The first round of a synchronous method draws from all edges, so the run starts when they are there. A
+    lease whose edge has been silent for `lease_s` expires.
     """
 
-    def __init__(self, live: LiveCloud, wire: Wire, terms: Terms, store: Store) -> None:
+    def __init__(
+        self, live: LiveCloud, wire: Wire, terms: Terms, store: Store, tests: Tests | None = None
+    ) -> None:
         node = "client" if terms.flat else "edge"
         roles = {node: NODE_CALLS, **({} if terms.flat else {"client": ("Place",)})}
         super().__init__(roles, rate=terms.rate, burst=terms.burst)
@@ -52,34 +75,54 @@ class CloudService(Service):
         self.wire = wire
         self.terms = terms
         self.kernel = Kernel(live, store, self._tell, snapshot_rows=terms.snapshot_rows)
+        self.tests = tests
         self.over = asyncio.Event()  # set once the end is durable; `live.finished` may not be yet
+        self.complete = asyncio.Event()  # set once the last evaluation is durable too
         self.addresses: dict[int, str] = {}
         self.seen: dict[int, float] = {}
-        self._early: dict[int, bytes] | None = {}  # check-ins before the start, None after it
+        self.told: set[int] = set()  # nodes that know of the end
+        self._started = False
+        self._early: dict[int, bytes] = {}  # check-ins before the start
+        self._first_at = math.inf  # when the first of them came
         self._polls: dict[int, list[asyncio.Future[CloudEffect]]] = {}
+        self._to_test = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until cancelled or broken."""
-        if self.kernel.number:
-            self._early = None  # the run had started before this process did
+        self._started = self.live.scale is not None
         self.kernel.begin()
-        if self.live.finished:
-            self.over.set()
+        self._tell([])
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.kernel.run())
             tasks.create_task(self._watch())
+            if self.tests is not None:
+                tasks.create_task(self._test(self.tests))
+
+    def status(self) -> dict[str, Any]:
+        """Return what there is to know of the run and of its nodes."""
+        live, now = self.live, asyncio.get_running_loop().time()
+        record = live.record
+        return {
+            "started": live.scale is not None,
+            "finished": live.finished,
+            "version": live.version,
+            **live.totals(),
+            "fraction": min(1.0, max(live.used().values(), default=0.0)),
+            "staleness": live.ledger.mean_staleness(),
+            "evaluations": [] if record is None else record.evaluations[-1:],
+            "leases": len(live.cloud.leases),
+            "waiting": len(live.cloud.waiting) + len(self._early),
+            "nodes": {str(node): round(now - seen, 1) for node, seen in sorted(self.seen.items())},
+            "refused_calls": dict(self.refused),
+            "rejections": dict(live.ledger.rejections),
+            "journal_rows": self.kernel.number,
+        }
 
     async def on_hello(self, peer: Peer, body: bytes) -> bytes:
         """Compare the terms and tell an edge its last request and its cluster."""
         said = self.wire.read(pb.Hello, body)
         self.check_node(peer, said.node)
-        for name, ours, theirs in (
-            ("protocol", PROTOCOL, said.protocol),
-            ("configuration", self.terms.config_digest, said.config_digest),
-            ("model", self.terms.spec_digest, said.spec_digest),
-        ):
-            if ours != theirs:
-                raise CallError("mismatch", f"the cloud has {name} {ours}, this node {theirs}")
+        self.check_terms("the cloud", (self.terms.config_digest, self.terms.spec_digest), said)
         self._alive(peer.number)
         self.addresses[peer.number] = said.address
         request_id = 0
@@ -87,10 +130,8 @@ class CloudService(Service):
             for effect in await self._submit("hello", peer.number, b""):
                 if isinstance(effect, Welcome):
                     request_id = effect.request_id
-        clients = self.live.clusters[peer.number]
-        return pb.Welcome(
-            request_id=request_id, clients=clients, finished=self.over.is_set()
-        ).SerializeToString()
+        clients, finished = self.live.clusters[peer.number], self._ended(peer)
+        return pb.Welcome(request_id=request_id, clients=clients, finished=finished).SerializeToString()
 
     async def on_checkin(self, peer: Peer, body: bytes) -> bytes:
         """Answer a check-in with a grant or a refusal; an empty answer means: ask again."""
@@ -102,7 +143,7 @@ class CloudService(Service):
         answer = _to(effects, peer.number, asked.request_id)
         if not answer and not self.over.is_set():
             answer = await self._poll(peer.number, asked.request_id, asked.wait_s)
-        return self._answered(answer, arrived)
+        return self._answered(peer, answer, asked.holds, arrived)
 
     async def on_upload(self, peer: Peer, body: bytes) -> bytes:
         """Answer an upload with its verdict, and with the next grant if there is one already."""
@@ -122,17 +163,25 @@ class CloudService(Service):
         self.check_node(peer, beat.node)
         self._alive(peer.number)
         self.addresses[peer.number] = beat.address
-        return pb.Alive(finished=self.over.is_set()).SerializeToString()
+        return pb.Alive(finished=self._ended(peer)).SerializeToString()
 
     async def on_place(self, peer: Peer, body: bytes) -> bytes:
-        """Tell a client its edge, and where that is once the edge has said so."""
-        self.check_node(peer, self.wire.read(pb.Place, body).node)
-        for edge, cluster in enumerate(self.live.clusters):
-            if peer.number in cluster:
-                return pb.Placed(
-                    edge=edge, address=self.addresses.get(edge, ""), finished=self.over.is_set()
-                ).SerializeToString()
-        raise CallError("denied", f"client {peer.number} belongs to no edge")
+        """Tell a client its edge, where that is if the edge has said so, and what became of its last task."""
+        asked = self.wire.read(pb.Place, body)
+        self.check_node(peer, asked.node)
+        edge = next((edge for edge, of in enumerate(self.live.clusters) if peer.number in of), None)
+        if edge is None:
+            raise CallError("denied", f"client {peer.number} belongs to no edge")
+        settled = 0
+        if asked.lease_id:
+            await self._durable(self.kernel.enqueue(None))  # an outcome that a crash could undo is none
+            settled = self.live.books.outcomes.of(peer.number, (asked.lease_id, asked.round))
+        return pb.Placed(
+            edge=edge,
+            address=self.addresses.get(edge, ""),
+            finished=self.over.is_set(),
+            settled=settled,
+        ).SerializeToString()
 
     async def _last(
         self, kind: str, message: type[pb.Upload] | type[pb.Lease], peer: Peer, body: bytes
@@ -143,16 +192,32 @@ class CloudService(Service):
         self._alive(peer.number)
         effects = await self._submit(kind, peer.number, body)
         request_id = sent.check_in.request_id if sent.HasField("check_in") else 0
-        return self._answered(_to(effects, peer.number, request_id), arrived)
+        answers = _to(effects, peer.number, request_id)
+        return self._answered(peer, answers, sent.check_in.holds, arrived)
 
-    def _answered(self, answers: Sequence[CloudEffect], arrived: float) -> bytes:
+    def _answered(self, peer: Peer, answers: Sequence[CloudEffect], holds: int, arrived: float) -> bytes:
         crash_point("answer.before")
+        model = (0, b"")
+        for answer in answers:
+            if isinstance(answer, Grant):
+                lease = self.live.cloud.leases.get(answer.lease_id)
+                model = self.live.models.send(answer, lease, holds)
         held_s = asyncio.get_running_loop().time() - arrived
-        return self.wire.answer(answers, finished=self.over.is_set(), held_s=held_s)  # type: ignore[arg-type]  # `_to` keeps answers only
+        return self.wire.answer(answers, model=model, finished=self._ended(peer), held_s=held_s)  # type: ignore[arg-type]  # `_to` keeps answers only
+
+    def _ended(self, peer: Peer) -> bool:
+        """Return whether the run is over; from then on the node knows."""
+        if self.over.is_set():
+            self.told.add(peer.number)
+        return self.over.is_set()
 
     async def _submit(self, kind: str, node: int, body: bytes) -> list[CloudEffect]:
+        return await self._durable(self.kernel.enqueue(Input(kind, node, body)))
+
+    @staticmethod
+    async def _durable(done: asyncio.Future[list[CloudEffect]]) -> list[CloudEffect]:
         try:
-            return await self.kernel.enqueue(Input(kind, node, body))
+            return await done
         except Finished:
             return []
         except ProtocolError as error:
@@ -162,15 +227,23 @@ class CloudService(Service):
 
     async def _ask(self, node: int, body: bytes) -> list[CloudEffect]:
         """Submit a check-in; before the start, keep it until all others are there."""
-        if self._early is None:
+        if self._started:
             return await self._submit("check_in", node, body)
+        self._first_at = min(self._first_at, asyncio.get_running_loop().time())
         self._early[node] = body
         if len(self._early) >= self.terms.start_edges:
-            early, self._early = self._early, None
-            # In one batch and by number: the first round must not depend on who came first.
-            for number in sorted(early):
-                self.kernel.enqueue(Input("check_in", number, early[number])).add_done_callback(_ignored)
+            self._start()
         return []
+
+    def _start(self) -> None:
+        """Begin the run with the nodes that are there."""
+        early, self._early, self._started = self._early, {}, True
+        scale = _scale([self.wire.read(pb.CheckIn, body) for body in early.values()])
+        inputs = [Input("start", CLOUD, json.dumps(scale).encode())]
+        # In one batch and by number: the first round must not depend on who came first.
+        inputs += [Input("check_in", number, early[number]) for number in sorted(early)]
+        for each in inputs:
+            self.kernel.enqueue(each).add_done_callback(_ignored)
 
     async def _poll(self, node: int, request_id: int, wait_s: float) -> list[CloudEffect]:
         """Wait for the answer to a check-in that the cloud does not answer at once."""
@@ -192,23 +265,59 @@ class CloudService(Service):
                 for news in self._polls.get(effect.edge, ()):
                     if not news.done():
                         news.set_result(effect)
-        if self.live.finished:
+        live = self.live
+        if live.finished:
             self.over.set()
+        if live.complete:
+            self.complete.set()
+        if live.wanted or any(isinstance(effect, Measure) for effect in effects):
+            self._to_test.set()
+
+    async def _test(self, tests: Tests) -> None:
+        """Test models as the cloud asks for it; a restarted one asks again."""
+        live = self.live
+        while True:
+            if isinstance(live.cloud, SyncCloud) and live.cloud.measuring:
+                recall = await tests.recall(live.weights)
+                await self._submit("measured", CLOUD, json.dumps(recall).encode())
+            elif live.wanted:
+                index, wanted = next(iter(live.wanted.items()))
+                values = list(await tests.evaluate(wanted.weights))
+                told: Mapping[str, Any] = {"index": index, "values": values}
+                await self._submit("evaluated", CLOUD, json.dumps(told).encode())
+            else:
+                self._to_test.clear()
+                await self._to_test.wait()
 
     def _alive(self, node: int) -> None:
         self.seen[node] = asyncio.get_running_loop().time()
 
     async def _watch(self) -> None:
-        """Let the leases of silent edges expire."""
-        if self.terms.lease_s == math.inf:
-            return
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+        """Let the leases of silent edges expire, and begin a run that has waited long enough."""
+        loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         while True:
-            await asyncio.sleep(self.terms.lease_s / 8)
+            await asyncio.sleep(min(self.terms.lease_s / 8, WATCH_S))
+            if self._early and loop.time() - self._first_at >= self.terms.start_s:
+                self._start()
             for lease in list(self.live.cloud.leases.values()):
                 if loop.time() - self.seen.get(lease.edge, started) >= self.terms.lease_s:
                     await self._submit("expire", CLOUD, str(lease.lease_id).encode())
+
+
+def _scale(asked: Sequence[pb.CheckIn]) -> Scale:
+    """Return the units of costs from what the first edges expect: a mean lease with two rounds."""
+    compute_s = send_s = lease_s = 0.0
+    for each in asked:
+        costs, rounds = each.costs, max(each.rounds, 1)
+        compute_s += 2 * costs.compute_s / rounds / len(asked)
+        send_s += 2 * costs.send_s / rounds / len(asked)
+        lease_s += (costs.down_s + 2 * costs.train_s / rounds + costs.up_s) / len(asked)
+    return Scale(*(_positive(seconds) for seconds in (lease_s / SLOTS, compute_s, send_s)))
+
+
+def _positive(seconds: float) -> float:
+    """Return a duration that can be divided by, whatever a node has declared."""
+    return seconds if 1e-6 <= seconds < math.inf else 1e-6
 
 
 def _to(effects: Sequence[CloudEffect], node: int, request_id: int) -> list[CloudEffect]:

@@ -56,7 +56,7 @@ class Kernel:
         self.chain = START
         self._saved = 0
         self._base_s = 0.0
-        self._queue: list[tuple[Input, asyncio.Future[list[CloudEffect]]]] = []
+        self._queue: list[tuple[Input | None, asyncio.Future[list[CloudEffect]]]] = []
         self._alarms: list[tuple[float, int, Input]] = []
         self._wake = asyncio.Event()
 
@@ -86,10 +86,11 @@ class Kernel:
         """Return cloud time; it never goes back."""
         return max(self.live.now, self._base_s + asyncio.get_running_loop().time())
 
-    def enqueue(self, given: Input) -> asyncio.Future[list[CloudEffect]]:
+    def enqueue(self, given: Input | None) -> asyncio.Future[list[CloudEffect]]:
         """Put an input into the queue; the future has its effects once it is durable.
 
-        It raises if the input is malformed or out of place, or if the run has ended.
+        It raises if the input is malformed or out of place, or if the run has ended. None changes nothing:
+        its future is done when everything before it is durable.
         """
         done: asyncio.Future[list[CloudEffect]] = asyncio.get_running_loop().create_future()
         self._queue.append((given, done))
@@ -130,7 +131,7 @@ class Kernel:
         self._ring(rows, every)
         for given, done in taken:
             try:
-                effects = self._apply(given, rows)
+                effects = [] if given is None else self._apply(given, rows)
             except (Malformed, ProtocolError, Finished) as error:
                 released.append((done, error))  # after the commit: an error, too, tells of the state
                 continue

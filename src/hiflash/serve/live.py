@@ -8,76 +8,110 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, NamedTuple
 
+from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
-from hiflash.core.state import Stateful
+from hiflash.core.state import Stateful, record
 from hiflash.core.timers import SlotTimer
 from hiflash.messages import (
     Abandon,
-    Cancel,
     CloudEffect,
     CloudEvent,
+    ClusterChange,
     Expire,
-    Expired,
-    Grant,
     Hello,
-    Measure,
-    Measured,
-    Proceed,
-    Refuse,
-    RoundApplied,
     Slot,
     Upload,
-    Verdict,
     Weights,
-    Welcome,
 )
+from hiflash.messages import Measured as ClassesMeasured
 from hiflash.serve import wire_pb2 as pb
+from hiflash.serve.books import Books
 from hiflash.serve.journal import Input
-from hiflash.serve.wire import Malformed, Wire
-from hiflash.serve.wire import Measured as MeasuredRound
-from hiflash.sim.events import Log
-from hiflash.sim.ledger import Ledger
-from hiflash.sim.world import RoundTiming
+from hiflash.serve.models import CloudModels
+from hiflash.serve.wire import Malformed, Measured, Wire
+from hiflash.sim.record import Record
+from hiflash.weights import digest
 
-__all__ = ["CLOUD", "Finished", "LiveCloud"]
+__all__ = ["CLOUD", "Finished", "LiveCloud", "Scale", "Wanted"]
 
 CLOUD = -1  # the node of inputs that the cloud gives itself
-LATE_KEPT = 10_000  # expired leases whose upload may still arrive
+MOST_WANTED = 16  # evaluations that may wait; when testing is slower than training, some are left out
 
 
 class Finished(Exception):  # noqa: N818  # not an error: the run has reached its end
     """The run is over: nothing changes the model any more."""
 
 
-class LiveCloud(Stateful):
-    """A cloud with its books and its event rows. It ends when a budget of `limits` is used up."""
+@record
+class Wanted(NamedTuple):
+    """An evaluation that is due: the model, its version, and the coordinates of the run."""
 
-    STATE = ("rounds", "refusals", "late", "now", "finished")
+    version: int
+    totals: dict[str, Any]
+    weights: Weights
+
+
+@record
+class Scale(NamedTuple):
+    """The units of costs: seconds of a slot, and of a mean lease's computing and sending."""
+
+    slot_s: float
+    compute_s: float
+    send_s: float
+
+
+class _Given(NamedTuple):
+    """What an input holds for the cloud and its books."""
+
+    event: CloudEvent
+    measured: Sequence[Measured] = ()
+    next_lease: pb.CheckIn | None = None
+    metrics: Mapping[str, float] = {}
+
+
+class LiveCloud(Stateful):
+    """A cloud with its books. It ends when a budget of `limits` is used up, or the target is reached.
+
+    `opening` is the first row of events. Without a `record` nothing is evaluated. Where clients bring their
+    own data, edges declare their samples, at most `most_examples` in a cluster.
+    """
+
+    STATE = ("now", "finished", "scale", "wanted", "wants", "evaluated")
 
     def __init__(
         self,
         cloud: Cloud,
-        ledger: Ledger,
+        books: Books,
         wire: Wire,
+        models: CloudModels,
         *,
         limits: Mapping[str, float],
         clusters: Sequence[Sequence[int]],
-        log: Log,
+        record: Record | None = None,
+        opening: Mapping[str, Any] | None = None,
+        most_examples: int | None = None,
     ) -> None:
         self.cloud = cloud
-        self.ledger = ledger
+        self.books = books
+        self.ledger = books.ledger
         self.wire = wire
+        self.models = models
         self.limits = limits
         self.clusters = [list(cluster) for cluster in clusters]
-        self.log = log
+        self.record = record
+        self.opening = opening or {}
+        self.most_examples = most_examples
         self.timer = SlotTimer(None)  # a deployed cloud answers on arrival
-        self.rounds: dict[int, int] = {}  # edge rounds of every edge's next lease
-        self.refusals: dict[int, int] = {}  # the last refused request of every edge
-        self.late: dict[int, int] = {}  # expired leases whose upload may still come, and their edges
         self.now = 0.0
         self.finished = ""  # why the run has ended
+        self.scale: Scale | None = None  # known once the run has started
+        self.wanted: dict[int, Wanted] = {}
+        self.wants = 0
+        self.evaluated = 0
+        self.kept: Mapping[int, Weights] = {}  # clients keep what they do not share
+        self._alarm_set = False
 
     @property
     def weights(self) -> Weights:
@@ -89,32 +123,36 @@ class LiveCloud(Stateful):
         """Return the number of updates of the global model."""
         return self.cloud.version
 
+    @property
+    def complete(self) -> bool:
+        """Return whether the run is over and its last model was evaluated."""
+        return bool(self.finished) and not self.wanted
+
     def apply(self, given: Input, now: float) -> list[CloudEffect]:
         """Take one input and return its effects; a malformed or late one raises and changes nothing."""
+        if given.kind == "evaluated":
+            return self._evaluated(given.body, now)
         if self.finished:
             raise Finished(self.finished)
-        event, measured, rounds = self._event(given, now)
-        lease = self.cloud.leases.get(event.lease_id) if isinstance(event, Upload | Abandon) else None
-        held = lease is not None and lease.edge == given.node
-        effects = self.cloud.handle(event)
+        if given.kind == "start":
+            return self._start(Scale(*json.loads(given.body)), now)
+        effects = [] if given.kind == "time" else self._handle(given, now)
         self.now = now
-        if rounds is not None:
-            self.rounds[given.node] = rounds
-        if lease is not None and held:
-            self._worked(lease.lease_id, given.node, measured)
-        if isinstance(event, Slot):
-            self.timer.passed(event)
-        for effect in effects:
-            self._book(effect, held=held)
-        self.finished = next((f"{name} used up" for name, share in self.used().items() if share >= 1), "")
+        self._look_at_budgets()
         return effects
 
     def due(self, now: float) -> list[tuple[float, Input]]:
         """Return the inputs that the cloud gives itself, each with its time: now, or a deadline."""
         if self.finished:
             return []
-        slots = self.timer.schedule(self.cloud, now)
-        return [(slot.now, Input("slot", CLOUD, str(slot.index).encode())) for slot in slots]
+        found = [
+            (slot.now, Input("slot", CLOUD, str(slot.index).encode()))
+            for slot in self.timer.schedule(self.cloud, now)
+        ]
+        if "virtual_s" in self.limits and not self._alarm_set:
+            self._alarm_set = True
+            found.append((self.limits["virtual_s"], Input("time", CLOUD, b"")))
+        return found
 
     def used(self) -> dict[str, float]:
         """Return the used share of each budget."""
@@ -125,12 +163,33 @@ class LiveCloud(Stateful):
         }
         return {name: spent[name] / limit for name, limit in self.limits.items()}
 
+    def totals(self) -> dict[str, Any]:
+        """Return the coordinates of an evaluation; virtual seconds are those of the cloud's clock."""
+        return self.ledger.totals(self.now)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the other figures of a result."""
+        means = {}
+        for name, values in self.edges_ms().items():
+            known = [value for edge, value in enumerate(values) if edge in self.books.seconds]
+            means[name.replace("_per_edge", "")] = sum(known) / max(len(known), 1)
+        return {
+            **self.ledger.figures(),
+            "response_latency_ms": means["latency_ms"],
+            "waiting_ms": means["waiting_ms"],
+        }
+
+    def edges_ms(self) -> dict[str, list[float]]:
+        """Return measured response latency and waiting time of every edge."""
+        return self.books.edges_ms(len(self.clusters))
+
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state."""
         return {
             **super().snapshot(),
             "cloud": self.cloud.snapshot(),
-            "ledger": self.ledger.snapshot(),
+            "books": self.books.snapshot(),
+            "record": None if self.record is None else self.record.snapshot(),
             "last_slot": self.timer.last_slot,  # alarms are set anew after a restart
         }
 
@@ -138,142 +197,129 @@ class LiveCloud(Stateful):
         """Go back to a snapshot."""
         super().restore(state)
         self.cloud.restore(state["cloud"])
-        self.ledger.restore(state["ledger"])
+        self.books.restore(state["books"])
+        if self.record is not None:
+            self.record.restore(state["record"])
         self.timer = SlotTimer(None)
         self.timer.last_slot = state["last_slot"]
+        self._alarm_set = False
+        if self.scale is not None:
+            self._take_scale(self.scale)
 
-    def _event(self, given: Input, now: float) -> tuple[CloudEvent, list[MeasuredRound], int | None]:
-        """Return the event in an input, the measured rounds that it reports, and those of the next lease."""
+    def _start(self, scale: Scale, now: float) -> list[CloudEffect]:
+        """Begin the run: every edge that it waits for is here, and has said how long it takes."""
+        self.scale, self.now = scale, now
+        self._take_scale(scale)
+        self.books.log(now, "start", self.opening)
+        return []
+
+    def _take_scale(self, scale: Scale) -> None:
+        if isinstance(self.cloud, AsyncCloud):
+            self.cloud.rescale(scale.slot_s, (scale.compute_s, scale.send_s))
+        self.ledger.rescale(scale.slot_s, (scale.compute_s, scale.send_s))
+
+    def _handle(self, given: Input, now: float) -> list[CloudEffect]:
+        event, measured, next_lease, metrics = self._read(given, now)
+        lease = self.cloud.leases.get(event.lease_id) if isinstance(event, Upload | Abandon) else None
+        held = lease is not None and lease.edge == given.node
+        if next_lease is not None and lease is None:
+            self._declare(next_lease, now)
+        effects = self.cloud.handle(event)
+        if next_lease is not None:
+            self.books.rounds[given.node] = next_lease.rounds
+            self._declare(next_lease, now)
+        if lease is not None and held:
+            self.books.worked(lease.lease_id, given.node, measured, now)
+        if isinstance(event, Slot):
+            self.timer.passed(event)
+        for effect in effects:
+            self.books.effect(effect, self.cloud, now, held=held, metrics=metrics)
+        return effects
+
+    def _declare(self, next_lease: pb.CheckIn, now: float) -> None:
+        """Take the declared samples of a cluster, where clients bring their own data."""
+        edge, examples = next_lease.node, next_lease.examples
+        known = edge in self.cloud.examples and examples != self.cloud.examples[edge]
+        if self.most_examples is not None and known and 0 < examples <= self.most_examples:
+            self.cloud.handle(ClusterChange(edge, examples, now))
+
+    def _look_at_budgets(self) -> None:
+        for name, share in self.used().items():
+            if share >= 1 and not self.finished:
+                self._finish(f"{self.limits[name]:,} {name.replace('_', ' ')} used up")
+        if self.record is not None and not self.finished:
+            due = self.ledger.communications // self.record.goals.every
+            if due > self.evaluated:
+                self.evaluated = due
+                self._want()
+
+    def _finish(self, reason: str) -> None:
+        self.finished = reason
+        last = next(reversed(self.wanted.values()), None)
+        row = self.record.evaluations[-1] if self.record and self.record.evaluations else {}
+        latest = last.totals | {"version": last.version} if last else row
+        now = (self.version, self.ledger.communications)
+        if self.record is not None and (latest.get("version"), latest.get("communications")) != now:
+            self._want()
+        self._stop_if_complete()
+
+    def _want(self) -> None:
+        """Ask for an evaluation of the model as it is."""
+        if len(self.wanted) < MOST_WANTED or self.finished:
+            self.wants += 1
+            self.wanted[self.wants] = Wanted(self.version, self.totals(), self.weights)
+
+    def _evaluated(self, body: bytes, now: float) -> list[CloudEffect]:
+        told = json.loads(body)
+        wanted = self.wanted.pop(told["index"], None)
+        if wanted is None or self.record is None:
+            return []  # it came twice: a restarted cloud asks again
+        row = self.record.add(wanted.totals, wanted.version, told["values"])
+        self.books.log(row["virtual_s"], "evaluate", {k: v for k, v in row.items() if k != "virtual_s"})
+        if self.finished:
+            self._stop_if_complete()
+            return []
+        self.now = now
+        if self.record.success is not None:
+            self._finish(self.record.success)
+        return []
+
+    def _stop_if_complete(self) -> None:
+        if self.complete:
+            totals = {name: value for name, value in self.totals().items() if name != "virtual_s"}
+            ended = {"reason": self.finished, "digest": digest(self.weights)}
+            self.books.log(self.now, "stop", {**ended, **totals})
+
+    def _read(self, given: Input, now: float) -> _Given:
+        """Return what an input holds."""
         wire, body = self.wire, given.body
         match given.kind:
             case "check_in":
                 asked = wire.read(pb.CheckIn, body)
-                return wire.check_in(asked, now), [], asked.rounds
+                return _Given(wire.check_in(asked, now), (), asked)
             case "upload":
                 sent = wire.read(pb.Upload, body)
-                return wire.upload(sent, now), wire.measured(sent.rounds), _next_rounds(sent)
+                lease = self.cloud.leases.get(sent.lease_id)
+                own = lease if lease is not None and lease.edge == given.node else None
+                upload = wire.upload(sent, self.models.receive(sent.model, own), now)
+                return _Given(upload, wire.measured(sent.rounds), _next(sent), wire.metrics(sent.metrics))
             case "progress":
-                return wire.progress(wire.read(pb.Lease, body), now), [], None
+                return _Given(wire.progress(wire.read(pb.Lease, body), now))
             case "abandon":
                 given_up = wire.read(pb.Lease, body)
-                return wire.abandon(given_up, now), wire.measured(given_up.rounds), _next_rounds(given_up)
+                return _Given(wire.abandon(given_up, now), wire.measured(given_up.rounds), _next(given_up))
             case "hello":
-                return Hello(given.node, now), [], None
+                return _Given(Hello(given.node, now))
             case "slot":
-                return Slot(int(body), now), [], None
+                return _Given(Slot(int(body), now))
             case "expire":
-                return Expire(int(body), now), [], None
+                return _Given(Expire(int(body), now))
             case "measured":
                 recall = json.loads(body)
-                return Measured(None if recall is None else tuple(recall), now), [], None
+                return _Given(ClassesMeasured(None if recall is None else tuple(recall), now))
             case _:
                 raise Malformed(f"an input of unknown kind {given.kind[:20]!r}")
 
-    def _worked(self, lease_id: int, edge: int, measured: list[MeasuredRound]) -> None:
-        """Book the measured rounds of a lease that ends."""
-        for index, each in enumerate(measured):
-            self.ledger.round_done(lease_id, each.steps, _timing(each, self.now))
-            self._log(
-                "edge_round",
-                edge=edge,
-                lease=lease_id,
-                index=index,
-                asked=each.asked,
-                clients=each.delivered,
-                steps=each.steps,
-            )
 
-    def _book(self, effect: CloudEffect, *, held: bool) -> None:
-        match effect:
-            case Grant():
-                if effect.lease_id not in self.ledger.open:  # else it repeats a grant that got lost
-                    self._granted(effect)
-            case Refuse():
-                if effect.reason in ("refused", "waited") and self._is_new(effect):
-                    self.ledger.refused += effect.reason == "refused"
-                    self.ledger.waited += effect.reason == "waited"
-                    self._log("refuse", edge=effect.edge, reason=effect.reason)
-            case Verdict():
-                self._verdict(effect, first=held)
-            case RoundApplied():
-                for lease_id in effect.leases:
-                    self.ledger.settle(lease_id, applied=True)
-                for lease_id in effect.dropped:
-                    self.ledger.settle(lease_id, applied=False)
-                self._log(
-                    "round", version=effect.version, leases=list(effect.leases), dropped=list(effect.dropped)
-                )
-            case Expired():
-                self._expired(effect)
-            case Cancel():
-                running = self.ledger.open.get(effect.lease_id)
-                if running is not None and running.in_flight:  # else its upload came before a late question
-                    self.ledger.cancelled += 1
-                    self.ledger.settle(effect.lease_id, applied=False)
-                    self._log("cancel", edge=effect.edge, lease=effect.lease_id)
-            case Measure() | Proceed() | Welcome():
-                pass
-            case _:
-                assert_never(effect)
-
-    def _is_new(self, refusal: Refuse) -> bool:
-        """Return whether a refusal was not given before: one that got lost is repeated."""
-        new = self.refusals.get(refusal.edge) != refusal.request_id
-        self.refusals[refusal.edge] = refusal.request_id
-        return new
-
-    def _granted(self, grant: Grant) -> None:
-        costs = self.cloud.costs[grant.edge]
-        self.ledger.granted(grant, grant.now + costs.duration_s, costs.compute_s)
-        self._log(
-            "grant",
-            edge=grant.edge,
-            lease=grant.lease_id,
-            version=grant.base_version,
-            threshold=str(grant.threshold),
-            rounds=self.rounds.get(grant.edge, 1),
-        )
-
-    def _verdict(self, verdict: Verdict, *, first: bool) -> None:
-        if not first:
-            if self.late.pop(verdict.lease_id, None) is None:
-                return  # a repeat, or no lease of ours
-            self.ledger.communications += 1
-            self.ledger.wan_bytes_up += self.ledger.payloads.up
-            self.ledger.rejected += 1
-            self.ledger.rejections[verdict.reason] += 1
-        else:
-            self.ledger.arrived(verdict, {})
-        self._log(
-            "upload",
-            edge=verdict.edge,
-            lease=verdict.lease_id,
-            status=verdict.status,
-            staleness=verdict.staleness,
-            version=verdict.version,
-            reason=verdict.reason,
-        )
-
-    def _expired(self, expired: Expired) -> None:
-        if expired.reason == "abandoned":
-            self.ledger.abandoned += 1
-        else:
-            self.late[expired.lease_id] = expired.edge
-            if len(self.late) > LATE_KEPT:
-                del self.late[next(iter(self.late))]
-        self.ledger.settle(expired.lease_id, applied=False)
-        self._log("expire", edge=expired.edge, lease=expired.lease_id, reason=expired.reason)
-
-    def _log(self, kind: str, **row: Any) -> None:
-        self.log(self.now, kind, row)
-
-
-def _timing(each: MeasuredRound, now: float) -> RoundTiming:
-    """Return a measured round as the books take it."""
-    asked, delivered = tuple(range(each.asked)), tuple(range(each.delivered))
-    sums = (each.compute_s, each.send_s)
-    return RoundTiming(now, asked, delivered, (), (), *sums, *sums)
-
-
-def _next_rounds(sent: pb.Upload | pb.Lease) -> int | None:
-    return sent.check_in.rounds if sent.HasField("check_in") else None
+def _next(sent: pb.Upload | pb.Lease) -> pb.CheckIn | None:
+    return sent.check_in if sent.HasField("check_in") else None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
@@ -24,6 +24,7 @@ from hiflash.messages import (
     ClientUpdate,
     CloudAnswer,
     EdgeCosts,
+    Extra,
     Grant,
     Proceed,
     Progress,
@@ -36,12 +37,23 @@ from hiflash.messages import (
 from hiflash.serve import wire_pb2 as pb
 from hiflash.weights import Spec
 
-__all__ = ["PROTOCOL", "Malformed", "Measured", "Wire", "spec_digest"]
+__all__ = [
+    "PROTOCOL",
+    "Asking",
+    "Malformed",
+    "Measured",
+    "Wire",
+    "array_messages",
+    "metric_messages",
+    "spec_digest",
+]
 
 PROTOCOL = 1
 SLACK = 64 * 1024  # bytes of a call beside its model
 MOST = 2**53  # whole numbers up to here are exact in every language
 MOST_ROUNDS = 1_000
+MOST_NAMES = 64  # arrays or metrics in a call
+LONGEST_NAME = 80
 
 Kind = TypeVar("Kind", bound=Message)
 
@@ -59,6 +71,17 @@ class Measured:
     steps: int
     compute_s: float
     send_s: float
+    round_s: float = 0.0
+    waiting_s: float = 0.0
+    counted: tuple[int, ...] = ()
+
+
+class Asking(NamedTuple):
+    """What an edge says beside a check-in: its next lease's rounds, its samples, and the copy it holds."""
+
+    rounds: int
+    examples: int = 0
+    holds: int = 0
 
 
 def spec_digest(spec: Spec) -> str:
@@ -67,15 +90,20 @@ def spec_digest(spec: Spec) -> str:
 
 
 class Wire:
-    """Encodes and decodes the calls of one federation, whose models have `size` values."""
+    """Encodes and decodes the calls of one federation.
 
-    def __init__(self, size: int) -> None:
+    Its models have `size` values, and at most `beside` values travel beside one. Models come as bytes: see
+    `hiflash.serve.models`.
+    """
+
+    def __init__(self, size: int, beside: int = 0) -> None:
         self.size = size
+        self.beside = beside
 
     @property
     def most_bytes(self) -> int:
-        """Return the largest call: 1.25 models and some slack."""
-        return math.ceil(1.25 * 4 * self.size) + SLACK
+        """Return the largest call: 1.25 models with what travels beside them, and some slack."""
+        return math.ceil(1.25 * 4 * (self.size + self.beside)) + SLACK
 
     def read(self, kind: type[Kind], body: bytes) -> Kind:
         """Return a call of this kind, or raise `Malformed`."""
@@ -85,17 +113,6 @@ class Wire:
             return kind.FromString(body)
         except DecodeError as error:
             raise Malformed(f"not a {kind.DESCRIPTOR.name}: {error}") from None
-
-    def model(self, body: bytes) -> Weights:
-        """Return the model in these bytes."""
-        if len(body) != 4 * self.size:
-            raise Malformed(f"a model of {len(body)} bytes, expected {4 * self.size}")
-        return np.frombuffer(body, "<f4").astype(np.float32, copy=False)
-
-    @staticmethod
-    def model_bytes(weights: Weights) -> bytes:
-        """Return the bytes of a model."""
-        return np.ascontiguousarray(weights, "<f4").tobytes()
 
     # Calls of an edge to the cloud.
 
@@ -109,15 +126,17 @@ class Wire:
             now,
         )
 
-    def upload(self, sent: pb.Upload, now: float) -> Upload:
-        """Return the upload in a message."""
+    def upload(self, sent: pb.Upload, model: Weights, now: float) -> Upload:
+        """Return the upload in a message, with its model."""
         return Upload(
             sent.node,
             _whole(sent.lease_id),
-            self.model(sent.model),
+            model,
             _whole(sent.examples),
             self._next(sent, now),
             now,
+            sent.steps,
+            self.arrays(sent.extra),
         )
 
     def progress(self, sent: pb.Lease, now: float) -> Progress:
@@ -140,46 +159,59 @@ class Wire:
                 _whole(each.steps),
                 _seconds(each.compute_s),
                 _seconds(each.send_s),
+                _seconds(each.round_s),
+                _seconds(each.waiting_s),
+                tuple(each.counted),
             )
             for each in rounds
         ]
 
-    def ask(self, asked: CheckIn, rounds: int, wait_s: float) -> bytes:
+    @staticmethod
+    def ask(asked: CheckIn, terms: Asking, wait_s: float) -> bytes:
         """Return the bytes of a request."""
-        return _asked(asked, rounds, wait_s).SerializeToString()
+        return _asked(asked, terms, wait_s).SerializeToString()
 
-    def work(self, last: Upload | Abandon | Progress, rounds: Iterable[Measured], next_rounds: int) -> bytes:
-        """Return the bytes of the calls that end a lease, or ask whether to go on."""
-        told = [
-            pb.Measured(
-                asked=each.asked,
-                delivered=each.delivered,
-                steps=each.steps,
-                compute_s=each.compute_s,
-                send_s=each.send_s,
-            )
-            for each in rounds
-        ]
-        if isinstance(last, Progress):
-            return pb.Lease(node=last.edge, lease_id=last.lease_id, rounds=told).SerializeToString()
-        check_in = None if last.check_in is None else _asked(last.check_in, next_rounds, 0.0)
-        if isinstance(last, Abandon):
-            return pb.Lease(
-                node=last.edge, lease_id=last.lease_id, rounds=told, check_in=check_in
-            ).SerializeToString()
-        if not isinstance(last.weights, np.ndarray):
-            raise TypeError("an upload over a network holds weights, not a promise")
+    @staticmethod
+    def lease(last: Abandon | Progress, rounds: Iterable[Measured], terms: Asking) -> bytes:
+        """Return the bytes of a call that gives a lease back, or asks whether to go on."""
+        check_in = last.check_in if isinstance(last, Abandon) else None
+        return pb.Lease(
+            node=last.edge,
+            lease_id=last.lease_id,
+            rounds=_told(rounds),
+            check_in=None if check_in is None else _asked(check_in, terms, 0.0),
+        ).SerializeToString()
+
+    @staticmethod
+    def work(
+        last: Upload,
+        model: bytes,
+        rounds: Iterable[Measured],
+        terms: Asking,
+        metrics: Mapping[str, float] | None = None,
+    ) -> bytes:
+        """Return the bytes of an upload."""
         return pb.Upload(
             node=last.edge,
             lease_id=last.lease_id,
-            model=self.model_bytes(last.weights),
+            model=model,
             examples=last.examples,
-            rounds=told,
-            check_in=check_in,
+            rounds=_told(rounds),
+            check_in=None if last.check_in is None else _asked(last.check_in, terms, 0.0),
+            steps=last.steps,
+            extra=array_messages(last.extra),
+            metrics=metric_messages(metrics or {}),
         ).SerializeToString()
 
-    def answer(self, answers: Iterable[CloudAnswer], *, finished: bool = False, held_s: float = 0.0) -> bytes:
-        """Return the bytes of the cloud's answer to one call."""
+    @staticmethod
+    def answer(
+        answers: Iterable[CloudAnswer],
+        *,
+        model: tuple[int, bytes] = (0, b""),
+        finished: bool = False,
+        held_s: float = 0.0,
+    ) -> bytes:
+        """Return the bytes of the cloud's answer to one call; `model` is that of a grant in it."""
         told = pb.Answer(finished=finished, held_s=held_s)
         for answer in answers:
             match answer:
@@ -190,7 +222,9 @@ class Wire:
                             lease_id=answer.lease_id,
                             base_version=answer.base_version,
                             threshold=answer.threshold,
-                            model=self.model_bytes(answer.weights),
+                            form=model[0],
+                            model=model[1],
+                            extra=array_messages(answer.extra),
                         )
                     )
                 case Refuse():
@@ -219,7 +253,9 @@ class Wire:
                     raise TypeError(f"{type(answer).__name__} is no answer to a lease")
         return told.SerializeToString()
 
-    def answers(self, edge: int, lease_id: int, told: pb.Answer, now: float) -> list[CloudAnswer]:
+    def answers(
+        self, edge: int, lease_id: int, told: pb.Answer, model: Weights | None, now: float
+    ) -> list[CloudAnswer]:
         """Return the cloud's answers to one call of an edge, the verdict before the next grant."""
         found: list[CloudAnswer] = []
         if told.HasField("verdict"):
@@ -232,7 +268,7 @@ class Wire:
             found.append(Proceed(edge, lease_id, now))
         if told.cancel:
             found.append(Cancel(edge, lease_id, now))
-        if told.HasField("grant"):
+        if told.HasField("grant") and model is not None:
             given = told.grant
             found.append(
                 Grant(
@@ -241,8 +277,9 @@ class Wire:
                     given.lease_id,
                     given.base_version,
                     given.threshold,
-                    self.model(given.model),
+                    model,
                     now,
+                    self.arrays(given.extra),
                 )
             )
         if told.HasField("refuse"):
@@ -254,8 +291,9 @@ class Wire:
 
     # Calls of a client to its edge.
 
-    def task(self, opened: Round, work: Assignment, model: bytes) -> bytes:
-        """Return the bytes of one client's share of an edge round."""
+    @staticmethod
+    def task(opened: Round, work: Assignment, model: bytes, extra: Sequence[pb.Array]) -> pb.Task:
+        """Return one client's share of an edge round."""
         return pb.Task(
             present=True,
             lease_id=opened.lease_id,
@@ -265,20 +303,49 @@ class Wire:
             lr=work.lr,
             seed=work.seed,
             model=model,
-        ).SerializeToString()
+            extra=extra,
+        )
 
-    def update(self, sent: pb.Deliver, now: float) -> ClientUpdate:
-        """Return a client's update in a message."""
+    def update(self, sent: pb.Deliver, model: Weights, now: float) -> ClientUpdate:
+        """Return a client's update in a message, with its model."""
         return ClientUpdate(
             sent.node,
             _whole(sent.lease_id),
             sent.round,
-            self.model(sent.model),
+            model,
             _whole(sent.examples),
             sent.loss,
             sent.compute_s,
             now,
+            sent.steps,
+            self.arrays(sent.extra),
         )
+
+    @staticmethod
+    def arrays(sent: Sequence[pb.Array]) -> dict[str, Weights]:
+        """Return the arrays beside a model, by name."""
+        if len(sent) > MOST_NAMES:
+            raise Malformed(f"{len(sent)} arrays, at most {MOST_NAMES} are allowed")
+        found: dict[str, Weights] = {}
+        for each in sent:
+            if not 0 < len(each.name) <= LONGEST_NAME or each.name in found:
+                raise Malformed(f"an array of name {each.name[:20]!r}, too long or there already")
+            if len(each.shape) > 8 or 4 * math.prod(each.shape) != len(each.values):
+                raise Malformed(f"an array of {len(each.values)} bytes, its shape says otherwise")
+            values = np.frombuffer(each.values, "<f4").astype(np.float32, copy=False)
+            found[each.name] = values.reshape(tuple(each.shape))
+        return found
+
+    @staticmethod
+    def metrics(sent: Sequence[pb.Metric]) -> dict[str, float]:
+        """Return the metrics of a call; values that are not finite are left out."""
+        if len(sent) > MOST_NAMES:
+            raise Malformed(f"{len(sent)} metrics, at most {MOST_NAMES} are allowed")
+        return {
+            each.name: each.value
+            for each in sent
+            if 0 < len(each.name) <= LONGEST_NAME and math.isfinite(each.value)
+        }
 
     def _next(self, sent: pb.Upload | pb.Lease, now: float) -> CheckIn | None:
         if not sent.HasField("check_in"):
@@ -288,9 +355,31 @@ class Wire:
         return self.check_in(sent.check_in, now)
 
 
-def _asked(asked: CheckIn, rounds: int, wait_s: float) -> pb.CheckIn:
-    costs = pb.Costs(**asked.costs._asdict())
-    return pb.CheckIn(node=asked.edge, request_id=asked.request_id, costs=costs, rounds=rounds, wait_s=wait_s)
+def array_messages(extra: Extra) -> list[pb.Array]:
+    """Return arrays as they travel."""
+    return [
+        pb.Array(name=name, shape=array.shape, values=np.ascontiguousarray(array, "<f4").tobytes())
+        for name, array in extra.items()
+    ]
+
+
+def metric_messages(metrics: Mapping[str, float]) -> list[pb.Metric]:
+    """Return metrics as they travel."""
+    return [pb.Metric(name=name, value=value) for name, value in metrics.items()]
+
+
+def _told(rounds: Iterable[Measured]) -> list[pb.Measured]:
+    return [pb.Measured(**asdict(each)) for each in rounds]
+
+
+def _asked(asked: CheckIn, terms: Asking, wait_s: float) -> pb.CheckIn:
+    return pb.CheckIn(
+        node=asked.edge,
+        request_id=asked.request_id,
+        costs=pb.Costs(**asked.costs._asdict()),
+        wait_s=wait_s,
+        **terms._asdict(),
+    )
 
 
 def _whole(number: int) -> int:

@@ -6,6 +6,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Array(_message.Message):
+    __slots__ = ("name", "shape", "values")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    values: bytes
+    def __init__(self, name: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., values: _Optional[bytes] = ...) -> None: ...
+
+class Metric(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: float
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
 class Hello(_message.Message):
     __slots__ = ("protocol", "node", "config_digest", "spec_digest", "address", "examples", "steps", "compute_s")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
@@ -51,48 +69,64 @@ class Costs(_message.Message):
     def __init__(self, compute_s: _Optional[float] = ..., send_s: _Optional[float] = ..., down_s: _Optional[float] = ..., train_s: _Optional[float] = ..., up_s: _Optional[float] = ...) -> None: ...
 
 class CheckIn(_message.Message):
-    __slots__ = ("node", "request_id", "costs", "rounds", "wait_s")
+    __slots__ = ("node", "request_id", "costs", "rounds", "wait_s", "examples", "holds")
     NODE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     COSTS_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
     node: int
     request_id: int
     costs: Costs
     rounds: int
     wait_s: float
-    def __init__(self, node: _Optional[int] = ..., request_id: _Optional[int] = ..., costs: _Optional[_Union[Costs, _Mapping]] = ..., rounds: _Optional[int] = ..., wait_s: _Optional[float] = ...) -> None: ...
+    examples: int
+    holds: int
+    def __init__(self, node: _Optional[int] = ..., request_id: _Optional[int] = ..., costs: _Optional[_Union[Costs, _Mapping]] = ..., rounds: _Optional[int] = ..., wait_s: _Optional[float] = ..., examples: _Optional[int] = ..., holds: _Optional[int] = ...) -> None: ...
 
 class Measured(_message.Message):
-    __slots__ = ("asked", "delivered", "steps", "compute_s", "send_s")
+    __slots__ = ("asked", "delivered", "steps", "compute_s", "send_s", "round_s", "waiting_s", "counted")
     ASKED_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
     SEND_S_FIELD_NUMBER: _ClassVar[int]
+    ROUND_S_FIELD_NUMBER: _ClassVar[int]
+    WAITING_S_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_FIELD_NUMBER: _ClassVar[int]
     asked: int
     delivered: int
     steps: int
     compute_s: float
     send_s: float
-    def __init__(self, asked: _Optional[int] = ..., delivered: _Optional[int] = ..., steps: _Optional[int] = ..., compute_s: _Optional[float] = ..., send_s: _Optional[float] = ...) -> None: ...
+    round_s: float
+    waiting_s: float
+    counted: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, asked: _Optional[int] = ..., delivered: _Optional[int] = ..., steps: _Optional[int] = ..., compute_s: _Optional[float] = ..., send_s: _Optional[float] = ..., round_s: _Optional[float] = ..., waiting_s: _Optional[float] = ..., counted: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Upload(_message.Message):
-    __slots__ = ("node", "lease_id", "model", "examples", "rounds", "check_in")
+    __slots__ = ("node", "lease_id", "model", "examples", "rounds", "check_in", "steps", "extra", "metrics")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     EXAMPLES_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     CHECK_IN_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     node: int
     lease_id: int
     model: bytes
     examples: int
     rounds: _containers.RepeatedCompositeFieldContainer[Measured]
     check_in: CheckIn
-    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., model: _Optional[bytes] = ..., examples: _Optional[int] = ..., rounds: _Optional[_Iterable[_Union[Measured, _Mapping]]] = ..., check_in: _Optional[_Union[CheckIn, _Mapping]] = ...) -> None: ...
+    steps: float
+    extra: _containers.RepeatedCompositeFieldContainer[Array]
+    metrics: _containers.RepeatedCompositeFieldContainer[Metric]
+    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., model: _Optional[bytes] = ..., examples: _Optional[int] = ..., rounds: _Optional[_Iterable[_Union[Measured, _Mapping]]] = ..., check_in: _Optional[_Union[CheckIn, _Mapping]] = ..., steps: _Optional[float] = ..., extra: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("node", "lease_id", "rounds", "check_in")
@@ -107,18 +141,22 @@ class Lease(_message.Message):
     def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., rounds: _Optional[_Iterable[_Union[Measured, _Mapping]]] = ..., check_in: _Optional[_Union[CheckIn, _Mapping]] = ...) -> None: ...
 
 class Grant(_message.Message):
-    __slots__ = ("request_id", "lease_id", "base_version", "threshold", "model")
+    __slots__ = ("request_id", "lease_id", "base_version", "threshold", "model", "form", "extra")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     lease_id: int
     base_version: int
     threshold: float
     model: bytes
-    def __init__(self, request_id: _Optional[int] = ..., lease_id: _Optional[int] = ..., base_version: _Optional[int] = ..., threshold: _Optional[float] = ..., model: _Optional[bytes] = ...) -> None: ...
+    form: int
+    extra: _containers.RepeatedCompositeFieldContainer[Array]
+    def __init__(self, request_id: _Optional[int] = ..., lease_id: _Optional[int] = ..., base_version: _Optional[int] = ..., threshold: _Optional[float] = ..., model: _Optional[bytes] = ..., form: _Optional[int] = ..., extra: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
 
 class Refuse(_message.Message):
     __slots__ = ("request_id", "reason", "retry_after_s")
@@ -163,20 +201,26 @@ class Answer(_message.Message):
     def __init__(self, grant: _Optional[_Union[Grant, _Mapping]] = ..., refuse: _Optional[_Union[Refuse, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., proceed: bool = ..., cancel: bool = ..., finished: bool = ..., held_s: _Optional[float] = ...) -> None: ...
 
 class Place(_message.Message):
-    __slots__ = ("node",)
+    __slots__ = ("node", "lease_id", "round")
     NODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
     node: int
-    def __init__(self, node: _Optional[int] = ...) -> None: ...
+    lease_id: int
+    round: int
+    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
 
 class Placed(_message.Message):
-    __slots__ = ("edge", "address", "finished")
+    __slots__ = ("edge", "address", "finished", "settled")
     EDGE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
     edge: int
     address: str
     finished: bool
-    def __init__(self, edge: _Optional[int] = ..., address: _Optional[str] = ..., finished: bool = ...) -> None: ...
+    settled: int
+    def __init__(self, edge: _Optional[int] = ..., address: _Optional[str] = ..., finished: bool = ..., settled: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
     __slots__ = ("node", "wait_s", "lease_id", "round")
@@ -191,7 +235,7 @@ class Fetch(_message.Message):
     def __init__(self, node: _Optional[int] = ..., wait_s: _Optional[float] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("present", "lease_id", "round", "first_step", "steps", "lr", "seed", "model", "finished")
+    __slots__ = ("present", "lease_id", "round", "first_step", "steps", "lr", "seed", "model", "finished", "extra", "settled")
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -201,6 +245,8 @@ class Task(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
     present: bool
     lease_id: int
     round: int
@@ -210,10 +256,12 @@ class Task(_message.Message):
     seed: int
     model: bytes
     finished: bool
-    def __init__(self, present: bool = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., first_step: _Optional[int] = ..., steps: _Optional[int] = ..., lr: _Optional[float] = ..., seed: _Optional[int] = ..., model: _Optional[bytes] = ..., finished: bool = ...) -> None: ...
+    extra: _containers.RepeatedCompositeFieldContainer[Array]
+    settled: int
+    def __init__(self, present: bool = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., first_step: _Optional[int] = ..., steps: _Optional[int] = ..., lr: _Optional[float] = ..., seed: _Optional[int] = ..., model: _Optional[bytes] = ..., finished: bool = ..., extra: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., settled: _Optional[int] = ...) -> None: ...
 
 class Deliver(_message.Message):
-    __slots__ = ("node", "lease_id", "round", "model", "examples", "loss", "compute_s")
+    __slots__ = ("node", "lease_id", "round", "model", "examples", "loss", "compute_s", "steps", "extra", "metrics")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +269,9 @@ class Deliver(_message.Message):
     EXAMPLES_FIELD_NUMBER: _ClassVar[int]
     LOSS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     node: int
     lease_id: int
     round: int
@@ -228,7 +279,10 @@ class Deliver(_message.Message):
     examples: int
     loss: float
     compute_s: float
-    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., model: _Optional[bytes] = ..., examples: _Optional[int] = ..., loss: _Optional[float] = ..., compute_s: _Optional[float] = ...) -> None: ...
+    steps: float
+    extra: _containers.RepeatedCompositeFieldContainer[Array]
+    metrics: _containers.RepeatedCompositeFieldContainer[Metric]
+    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., model: _Optional[bytes] = ..., examples: _Optional[int] = ..., loss: _Optional[float] = ..., compute_s: _Optional[float] = ..., steps: _Optional[float] = ..., extra: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ...) -> None: ...
 
 class Delivered(_message.Message):
     __slots__ = ("taken",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from hiflash.core.compression import Payloads
@@ -106,6 +106,11 @@ class Ledger(Stateful):
     discarded: int
     rejected: int
     abandoned: int
+
+    def rescale(self, slot_s: float, unit_s: tuple[float, float]) -> None:
+        """Set the length of a slot and the cost units; a deployed cloud learns them when it starts."""
+        self.prices = replace(self.prices, slot_s=slot_s, unit_s=unit_s)
+        self.compute_unit_s, self.send_unit_s = unit_s
 
     @property
     def wan_bytes(self) -> int:
