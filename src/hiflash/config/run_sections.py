@@ -30,6 +30,7 @@ __all__ = [
     "ModelSection",
     "RaySection",
     "ResourcesSection",
+    "ServeSection",
     "StopSection",
     "WanSection",
 ]
@@ -165,3 +166,30 @@ class RaySection(Section):
         "executor ray: start a cluster here (local), or join a running one",
         allowed='"local", "auto" or "host:port"',
     )
+
+
+class ServeSection(Section):
+    """The deployed system (docs/deployment.md). A simulation reads none of these keys."""
+
+    data: Literal["partition", "own"] = setting(
+        "partition", "samples of a client: its part of the dataset here, or samples of its own"
+    )
+    client_examples: Count = setting(1_000_000, "data own: most samples that a client may declare")
+    keep_client_updates: bool = setting(
+        False, "allow updates of single clients in the journal: flat methods, and edges with one client"
+    )
+    keep: Literal["all", "snapshot"] = setting(
+        "all", "inputs in the journal: all, which can be replayed, or those since the last snapshot"
+    )
+    snapshot_rows: Count = setting(1000, "inputs between two snapshots of the cloud")
+    start_edges: Count | Literal["all"] = setting("all", "nodes that must be there before the run starts")
+    start_s: Seconds = setting(60.0, "seconds after which a run starts with those that are there")
+    lease_s: Annotated[float, Field(ge=1, le=1e9)] = setting(
+        30.0, "seconds of silence after which an edge loses its lease"
+    )
+    client_s: Annotated[float, Field(ge=1, le=1e9)] = setting(
+        10.0, "seconds of silence after which a client has left its edge"
+    )
+    round_s: Seconds = setting(600.0, "seconds after which an edge round closes if edge.deadline_s is none")
+    rate: Positive = setting(200.0, "calls per second of one node, on average")
+    burst: Positive = setting(400.0, "calls of one node at once")

@@ -36,6 +36,7 @@ from hiflash.config.run_sections import (
     ModelSection,
     RaySection,
     ResourcesSection,
+    ServeSection,
     StopSection,
     WanSection,
 )
@@ -91,6 +92,7 @@ class Config(Section):
     model: ModelSection = Field(default_factory=ModelSection)
     cost: CostSection = Field(default_factory=CostSection)
     ray: RaySection = Field(default_factory=RaySection)
+    serve: ServeSection = Field(default_factory=ServeSection)
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -186,9 +188,13 @@ class Config(Section):
         return hash(self.digest())
 
     def decisive(self) -> dict[str, Any]:
-        """Return the settings that decide the results: not workers, executor, device or checkpoints."""
+        """Return the settings that decide the results: not workers, devices, checkpoints or deployment."""
         free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "plugins", "data.dir", FILES)
-        decisive = {key: value for key, value in self.settings().items() if key not in free}
+        decisive = {
+            key: value
+            for key, value in self.settings().items()
+            if key not in free and not key.startswith("serve.")
+        }
         if self.federation.files:  # what the files say decides, not where they are
             decisive[FILES] = content_digest(self.federation.files)
         if "client.function" in decisive:  # its file may lie in another folder

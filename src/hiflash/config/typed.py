@@ -26,6 +26,7 @@ __all__ = [
     "ModelSettings",
     "RaySettings",
     "ResourcesSettings",
+    "ServeSettings",
     "Settings",
     "StopSettings",
     "WanSettings",
@@ -330,6 +331,35 @@ class RaySettings(TypedDict, total=False):
     """executor ray: start a cluster here (local), or join a running one"""
 
 
+class ServeSettings(TypedDict, total=False):
+    """The section `serve`: The deployed system (docs/deployment.md). A simulation reads none of these keys."""
+
+    data: Literal["partition"]
+    """samples of a client: its part of the dataset here, or samples of its own"""
+    client_examples: int
+    """data own: most samples that a client may declare"""
+    keep_client_updates: bool
+    """allow updates of single clients in the journal: flat methods, and edges with one client"""
+    keep: Literal["all", "snapshot"]
+    """inputs in the journal: all, which can be replayed, or those since the last snapshot"""
+    snapshot_rows: int
+    """inputs between two snapshots of the cloud"""
+    start_edges: int | Literal["all"]
+    """nodes that must be there before the run starts"""
+    start_s: float
+    """seconds after which a run starts with those that are there"""
+    lease_s: float
+    """seconds of silence after which an edge loses its lease"""
+    client_s: float
+    """seconds of silence after which a client has left its edge"""
+    round_s: float
+    """seconds after which an edge round closes if edge.deadline_s is none"""
+    rate: float
+    """calls per second of one node, on average"""
+    burst: float
+    """calls of one node at once"""
+
+
 class Settings(TypedDict, total=False):
     """The keys and sections of a configuration, but for those that may also be objects."""
 
@@ -360,6 +390,7 @@ class Settings(TypedDict, total=False):
     stop: StopSettings | Mapping[str, Any]
     cost: CostSettings | Mapping[str, Any]
     ray: RaySettings | Mapping[str, Any]
+    serve: ServeSettings | Mapping[str, Any]
 
 
 class AllSettings(Settings, total=False):

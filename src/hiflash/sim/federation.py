@@ -17,7 +17,8 @@ from hiflash.config import Config
 from hiflash.core.algorithms.algorithm import ClientAlgorithm, Steps
 from hiflash.core.attack import Attack, draw_malicious
 from hiflash.core.metrics import Metric, find_metric
-from hiflash.data import Dataset
+from hiflash.data import Dataset, Partition
+from hiflash.data.arrays import as_answers, as_samples
 from hiflash.errors import ConfigError, DataError
 from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from hiflash.train.function import OwnTraining
     from hiflash.train.tasks import Task
 
-__all__ = ["Federation", "build", "outline", "survey"]
+__all__ = ["Federation", "build", "build_client", "outline", "survey"]
 
 
 @dataclass(frozen=True)
@@ -128,31 +129,53 @@ def build(
     model: nn.Module | Callable[[], nn.Module] | None = None,
     indices: Sequence[Any] | None = None,
     train: Callable[..., Any] | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> Federation:
     """Return the federation of a configuration, with a user's own `data`, `model` and `indices` if given.
 
-    `train` is a user's own training function, where the configuration names none.
+    `train` is a user's own training function, where the configuration names none. If the clients' samples are
+    `elsewhere`, the training data only say what a sample looks like.
     """
-    from hiflash.train.models import batch_norm_spans, initial_weights
+    from hiflash.train.models import initial_weights
 
     data, name, make = _materials(config, data, model)
     data, task = _task(config, data)
     initial, spec, trainable = initial_weights(make, config.seed)
-    population = populate(config, data, indices, spec.size)
+    population = populate(config, None if elsewhere else data, indices, spec.size)
     check_clusters(config, population.clusters)
     if config.cloud.schedule == "async":
         threshold_policy(config)  # an unusable agent must fail before any file is written
-    local = batch_norm_spans(make()) if config.client.batch_norm == "local" else ()
-    if config.client.batch_norm == "local" and not local:
-        raise ConfigError(
-            f'client.batch_norm = "local" needs a model with BatchNorm, and {name} has none; leave it out'
-        )
+    local = _local_spans(config, make, name)
     if config.trainer == "none" or data is None:
         nothing = np.zeros(1, np.float32)  # a placeholder: without training nothing reads the model
         return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None, task)
     start = StartModel(initial, spec, trainable)
     pool = _pool(config, data, population, make, _round_rules(config, local, trainable), task, train)
     return Federation(config, data, population, name, start, pool, task, local)
+
+
+def build_client(config: Config, client: int, x: Any, y: Any) -> Federation:
+    """Return the federation as a client sees it that brings its own samples `x` with answers `y`.
+
+    The configuration's dataset says what a sample looks like, and how it is scaled.
+    """
+    from hiflash.train.models import initial_weights
+
+    data, name, make = _materials(config, None, None)
+    data, task = _task(config, data)
+    if data is None:
+        raise ConfigError('data.name = "none" does not say what a sample looks like; name a dataset')
+    where = f"samples of client {client}"
+    own = replace(data, x_test=as_samples(x, task.name, where), y_test=as_answers(y, task.name, where))
+    start = StartModel(*initial_weights(make, config.seed))
+    held = [np.arange(len(own.y_test) if each == client else 0) for each in range(config.federation.clients)]
+    population = replace(populate(config, None, None, start.spec.size), split=Partition(held, 0.0, "own"))
+    scaled = [each.normalised(config.data.normalise)[1] for each in (own, data)]
+    arrays = [scaled[0], task.targets(own.y_test), scaled[1], task.targets(data.y_test)]
+    rules = _round_rules(config, _local_spans(config, make, name), start.trained)
+    pool = _pool(config, data, population, make, rules, task, None, arrays)
+    return Federation(config, data, population, name, start, pool, task, rules.local)
 
 
 def survey(config: Config) -> tuple[Dataset | None, Population]:
@@ -238,6 +261,20 @@ def _needs_classes(config: Config, task: str) -> str:
     return 'attack.kind = "label_flip"' if config.attack.kind == "label_flip" else ""
 
 
+def _local_spans(config: Config, make: Callable[[], nn.Module], name: str) -> Spans:
+    """Return the parts of a model that clients do not share."""
+    from hiflash.train.models import batch_norm_spans
+
+    if config.client.batch_norm != "local":
+        return ()
+    local = batch_norm_spans(make())
+    if not local:
+        raise ConfigError(
+            f'client.batch_norm = "local" needs a model with BatchNorm, and {name} has none; leave it out'
+        )
+    return local
+
+
 def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
     """Return another instance of a user's own model."""
     from torch import nn
@@ -253,8 +290,9 @@ def _pool(
     rules: RoundRules,
     task: Task,
     train: Callable[..., Any] | None,
+    given: Sequence[np.ndarray] | None = None,
 ) -> WorkerPool | RayExecutor:
-    """Return the workers of the executor that the configuration asks for."""
+    """Return the workers of the executor that the configuration asks for; `given` are arrays of their own."""
     import torch
 
     from hiflash.train.choose import choose_trainer
@@ -266,7 +304,7 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    x_array, y_array, *tested = _arrays(config, data, population, task)
+    x_array, y_array, *tested = given or _arrays(config, data, population, task)
     x_array, y_array, indices = rules.attack.poison(x_array, y_array, population.split.indices, data.classes)
     arrays = (x_array, y_array, *tested)
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
