@@ -22,9 +22,12 @@ from hiflash.cli import (
     evaluate_agent,
     federation,
     methods,
+    nodes,
     run,
+    states,
     sweep,
     train_agent,
+    up,
 )
 from hiflash.cli.common import PAUSED, answering_signals
 from hiflash.cli.words import split
@@ -36,7 +39,8 @@ SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
 COMMANDS = (
-    run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, federation, certs
+    run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, federation, up,
+    nodes, states, certs
 )  # fmt: skip
 
 

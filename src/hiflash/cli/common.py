@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ __all__ = [
     "check_installed",
     "pause_on_signal",
     "print_paths",
+    "print_run",
     "print_tables",
     "resumable",
     "run_with_view",
@@ -156,6 +158,26 @@ def print_tables(console: Any, tables: Iterable[Table]) -> None:
         console.print(table)
         if table.caption:
             console.print()
+
+
+FILES = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf", "clients.png",
+         "clients.pdf", "evaluations.csv", "uploads.csv", "tensorboard")  # fmt: skip
+
+
+def print_run(result: Result, path: Path | None, *, as_json: bool) -> None:
+    """Print the result of a run as a table with its files, or as JSON and nothing else."""
+    if as_json:
+        print(json.dumps(result.to_dict()))
+        return
+    from rich.console import Console
+
+    from hiflash.report.tables import run_table
+
+    console = Console()
+    console.print(run_table(result.to_dict()))
+    if path is not None:
+        print_paths(console, (path / file for file in FILES))
+    console.print(f"digest {result.digest}", soft_wrap=True, highlight=False)
 
 
 def print_paths(console: Any, paths: Iterable[Path]) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from hiflash.cli.common import pause_on_signal, print_paths, resumable, shown_in, track_option, trackers
+from hiflash.cli.common import pause_on_signal, print_run, resumable, shown_in, track_option, trackers
 from hiflash.cli.words import agent_setting, settings_options
 from hiflash.errors import ConfigError, RunError
 
 __all__ = ["add"]
-
-FILES = ("result.json", "events.jsonl", "model.safetensors", "figure.png", "figure.pdf", "clients.png",
-         "clients.pdf", "evaluations.csv", "uploads.csv", "tensorboard")  # fmt: skip
 
 
 def add(commands: Any) -> None:
@@ -61,17 +57,7 @@ def _run(options: argparse.Namespace) -> int:
             result = resume(path, **where, **common)
         else:
             result = run(config, directory=path, **common)
-    if options.json:
-        print(json.dumps(result.to_dict()))
-        return 0
-    from rich.console import Console
-
-    from hiflash.report.tables import run_table
-
-    console = Console()
-    console.print(run_table(result.to_dict()))
-    print_paths(console, (path / file for file in FILES))
-    console.print(f"digest {result.digest}", soft_wrap=True, highlight=False)
+    print_run(result, path, as_json=options.json)
     return 0
 
 

@@ -50,18 +50,18 @@ def function_from_anywhere(name: str) -> str:
     return f"{_locate('client.function:', module)}:{attribute}" if module else name
 
 
-def import_function(name: str) -> Callable[..., Any]:
-    """Return the function that "package.module:name" or "file.py:name" names."""
+def import_function(name: str, key: str = "client.function") -> Callable[..., Any]:
+    """Return the function that "package.module:name" or "file.py:name" names; `key` says where, in errors."""
     module, _, attribute = name.rpartition(":")
     if not module or not attribute:
-        raise ConfigError(f'client.function must be "package.module:name" or "file.py:name", got "{name}"')
-    place = _load("client.function:", module)
+        raise ConfigError(f'{key} must be "package.module:name" or "file.py:name", got "{name}"')
+    place = _load(f"{key}:", module)
     loaded = sys.modules[_place_in_package(Path(place))[1] if _is_file(place) else place]
     function = getattr(loaded, attribute, None)
     if function is None:
-        raise ConfigError(f"client.function: {module} has no {attribute}")
+        raise ConfigError(f"{key}: {module} has no {attribute}")
     if not callable(function):
-        raise ConfigError(f"client.function = {name} must be a function, got {type(function).__name__}")
+        raise ConfigError(f"{key} = {name} must be a function, got {type(function).__name__}")
     return function  # type: ignore[no-any-return]
 
 

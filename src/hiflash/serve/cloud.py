@@ -109,13 +109,29 @@ class CloudService(Service):
             **live.totals(),
             "fraction": min(1.0, max(live.used().values(), default=0.0)),
             "staleness": live.ledger.mean_staleness(),
-            "evaluations": [] if record is None else record.evaluations[-1:],
+            **({} if record is None else record.status()),
+            "warnings": [] if record is None else record.signs(live.ledger.rejections),
+            "wall_s": live.now,
             "leases": len(live.cloud.leases),
             "waiting": len(live.cloud.waiting) + len(self._early),
-            "nodes": {str(node): round(now - seen, 1) for node, seen in sorted(self.seen.items())},
+            "role": "client" if self.terms.flat else "edge",
+            "nodes": [self._node(node, now) for node in range(len(live.clusters))],
             "refused_calls": dict(self.refused),
-            "rejections": dict(live.ledger.rejections),
             "journal_rows": self.kernel.number,
+        }
+
+    def _node(self, node: int, now: float) -> dict[str, Any]:
+        """Return the state of an edge or a flat client; `silent_s` is None if it was never heard of."""
+        lease = next((lease for lease in self.live.cloud.leases.values() if lease.edge == node), None)
+        seen = self.seen.get(node)
+        return {
+            "node": node,
+            "clients": len(self.live.clusters[node]),
+            "silent_s": None if seen is None else round(now - seen, 1),
+            "lease": None if lease is None else lease.lease_id,
+            "behind": None if lease is None else self.live.version - lease.base_version,
+            "grants": self.live.ledger.grants[node],
+            "applied": self.live.ledger.applied[node],
         }
 
     async def on_hello(self, peer: Peer, body: bytes) -> bytes:

@@ -65,6 +65,7 @@ class EdgeAgent:
         self.cloud = cloud
         self.make_edge = make_edge
         self.patience = patience
+        self.address = terms.address  # known for certain once the edge listens
         self.cluster = Cluster(terms, wire)
         self.edge: Edge | None = None
         self._measured: list[Measured] = []
@@ -96,7 +97,7 @@ class EdgeAgent:
             node=self.terms.number,
             config_digest=self.terms.config_digest,
             spec_digest=self.terms.spec_digest,
-            address=self.terms.address,
+            address=self.address,
         ).SerializeToString()
         told = self.wire.read(pb.Welcome, await self.patience.call(self.cloud, "Hello", said))
         self.cluster.expected = frozenset(told.clients)
@@ -207,7 +208,7 @@ class EdgeAgent:
 
     async def _beat(self) -> None:
         """Let the cloud know that this edge is alive, and notice clients that are not."""
-        said = pb.Beat(node=self.terms.number, address=self.terms.address).SerializeToString()
+        said = pb.Beat(node=self.terms.number, address=self.address).SerializeToString()
         while True:
             await asyncio.sleep(self.terms.beat_s)
             try:

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from hiflash.errors import IdentityError
+from hiflash.errors import ConfigError, IdentityError
 from hiflash.serve.calls import CallError, Code, Peer, Service
 from hiflash.serve.credentials import Credentials
 from hiflash.serve.identity import Identity, check_peer
@@ -62,15 +62,20 @@ async def start_server(
         ]
     )
     server.add_generic_rpc_handlers((_Handlers(service, credentials, frozenset(denied)),))
-    if credentials is None:
-        port = server.add_insecure_port(address)
-    else:
-        port = server.add_secure_port(
-            address,
-            grpc.ssl_server_credentials(
-                [(credentials.key, credentials.certificate)], credentials.ca, require_client_auth=True
-            ),
-        )
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(
+                address,
+                grpc.ssl_server_credentials(
+                    [(credentials.key, credentials.certificate)], credentials.ca, require_client_auth=True
+                ),
+            )
+    except RuntimeError:  # gRPC says no more than that
+        raise ConfigError(
+            f"--listen {address}: cannot listen there; is the port in use, or the host another machine?"
+        ) from None
     await server.start()
     return server, port
 

@@ -116,6 +116,12 @@ class SqliteJournal:
         except (sqlite3.DatabaseError, TypeError, AttributeError, struct.error) as error:
             raise DamageError(f"{self.path} is damaged ({error}); {_way_out(after)}") from error
 
+    @property
+    def first(self) -> int:
+        """Return the number of the first row that is still here, 1 if none was forgotten."""
+        found = self._base.execute("SELECT MIN(number) FROM input").fetchone()[0]
+        return 1 if found is None else int(found)
+
     def forget(self, until: int) -> None:
         """Remove the rows up to a number, but keep the last of them: the chain goes on from it."""
         with self._storing():

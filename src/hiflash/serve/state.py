@@ -7,6 +7,7 @@ reads a state folder. The checkpoint is the snapshot; the journal has the inputs
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any, Literal
 
 from hiflash.serve.crash import crash_point
 from hiflash.serve.journal import Row, SqliteJournal
+from hiflash.store.files import storing
 from hiflash.store.run_directory import RunDirectory
 
-__all__ = ["JOURNAL", "StateFolder"]
+__all__ = ["JOURNAL", "STATUS", "StateFolder"]
 
 JOURNAL = "journal.sqlite"
+STATUS = "status.json"
 
 Keep = Literal["all", "snapshot"]
 
@@ -62,6 +65,19 @@ class StateFolder:
         if self.keep == "snapshot":
             self.journal.forget(state["number"])
             crash_point("snapshot.forgotten")
+
+    async def finish(self, result: Mapping[str, Any], model: bytes) -> None:
+        """Write model and result, after everything that is being written."""
+        run = asyncio.get_running_loop().run_in_executor
+        await run(self._disk, self.folder.finish, result, model)
+
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Replace the status: for people, so it need not survive a crash."""
+        path = self.folder.path / STATUS
+        with storing(path):
+            temporary = path.with_name(f".{STATUS}.tmp")
+            temporary.write_text(json.dumps(status))
+            temporary.replace(path)
 
     def close(self) -> None:
         """Finish what is being written and release the folder."""

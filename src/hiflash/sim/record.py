@@ -68,6 +68,17 @@ class Record(Stateful):
         """Return the metric of the last evaluation, None before the first."""
         return self.evaluations[-1][self.goals.metric.name] if self.evaluations else None
 
+    def status(self) -> dict[str, Any]:
+        """Return the latest value of the metric, and what it is, for a live view."""
+        metric = self.goals.metric
+        return {
+            metric.name: self.latest,
+            "metric": metric.name,
+            "metric_better": metric.better,
+            "metric_unit": metric.unit,
+            "target": self.goals.target,
+        }
+
     def add(self, totals: Mapping[str, Any], version: int, values: Sequence[float]) -> dict[str, Any]:
         """Take the values of an evaluation, with its coordinates, and return its row."""
         row = {**totals, "version": version}

@@ -151,18 +151,14 @@ class Session(Record):
 
     def status(self) -> dict[str, Any]:
         """Return the values for a live view."""
-        totals, metric = self.engine.totals(), self.goals.metric
+        totals = self.engine.totals()
         return {
             "communications": totals["communications"],
             "client_steps": totals["client_steps"],
             "virtual_s": totals["virtual_s"],
             "version": self.engine.version,
-            metric.name: self.latest,
-            "metric": metric.name,
-            "metric_better": metric.better,
-            "metric_unit": metric.unit,
+            **super().status(),
             "staleness": self.engine.figures()["staleness"]["mean"],
-            "target": self.goals.target,
             "fraction": min(1.0, max(self.engine.used().values())),
             "wall_s": self.wall_s,
             "warnings": self.warnings(),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hiflash.config.typed import DataSettings, FederationSettings, ModelSettings, Settings
 
-__all__ = ["resume", "run"]
+__all__ = ["draw_result", "resume", "run"]
 
 
 def run(
@@ -201,7 +201,7 @@ def _save(federation: Federation, result: Result, folder: RunDirectory) -> None:
     model = None
     if federation.pool is not None:
         model = to_bytes(result.weights, federation.start.spec)
-        _draw(result, folder.path / "figure")
+        draw_result(result, folder.path)
     folder.finish(result.to_dict(), model)
 
 
@@ -269,11 +269,12 @@ def _config(
     return chosen
 
 
-def _draw(result: Result, stem: Path) -> None:
+def draw_result(result: Result, folder: Path) -> None:
+    """Draw the figures of a result into its folder."""
     from hiflash.report.client_figures import draw_clients, has_clients
     from hiflash.report.figures import draw_run
 
     numbers = result.to_dict()
-    draw_run(numbers, stem)
+    draw_run(numbers, folder / "figure")
     if has_clients(numbers):
-        draw_clients(numbers, stem.with_name("clients"))
+        draw_clients(numbers, folder / "clients")

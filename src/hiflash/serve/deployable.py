@@ -1,0 +1,97 @@
+"""Which configurations can be deployed, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hiflash.config import Config
+from hiflash.errors import ConfigError
+
+__all__ = ["check_clients_hidden", "check_deployable"]
+
+
+def check_deployable(config: Config) -> None:
+    """Raise if a configuration asks for what only a simulation can do."""
+    problems = [problem for rule in RULES if (problem := rule(config)) is not None]
+    if problems:
+        raise ConfigError(problems)
+
+
+def check_clients_hidden(config: Config, clusters: Sequence[Sequence[int]]) -> None:
+    """Raise if the journal would hold updates of single clients, unless that is allowed."""
+    if config.serve.keep_client_updates:
+        return
+    why = ""
+    if config.federation.flat:
+        why = f"in {config.method} every client sends its own model to the cloud"
+    elif config.edge.clients_per_round == 1:
+        why = "edge.clients_per_round = 1 makes the model of an edge that of one client"
+    else:
+        alone = next((edge for edge, cluster in enumerate(clusters) if len(cluster) == 1), None)
+        if alone is not None:
+            why = f"edge {alone} has one client"
+    if why:
+        raise ConfigError(
+            f"{why}, and the cloud's journal keeps it on disk; set serve.keep_client_updates = true to allow "
+            "that, or use a method with edges of several clients"
+        )
+
+
+def _schedule(config: Config) -> str | None:
+    if config.cloud.schedule != "centralized":
+        return None
+    return f"{config.method} pools all data in one place, so there is nothing to deploy; use hiflash run"
+
+
+def _trains(config: Config) -> str | None:
+    if config.trainer != "none":
+        return None
+    return 'trainer = "none" trains nothing, and deployed clients train; leave it out'
+
+
+def _executor(config: Config) -> str | None:
+    if config.executor == "local":
+        return None
+    return (
+        'executor = "ray" spreads a simulation, and deployed clients are processes of their own; leave it out'
+    )
+
+
+def _attack(config: Config) -> str | None:
+    if config.attack.kind == "none":
+        return None
+    return "attack.kind makes simulated clients malicious; a deployment has none of its own, so leave it out"
+
+
+def _mobility(config: Config) -> str | None:
+    if not config.mobility.active:
+        return None
+    return "mobility.* moves simulated clients; deployed ones come and go by themselves, so leave it out"
+
+
+def _held_out(config: Config) -> str | None:
+    if not config.evaluate.clients:
+        return None
+    return "evaluate.clients tests on samples that only the clients have, and no call does that; leave it out"
+
+
+def _labels(config: Config) -> str | None:
+    federation = config.federation
+    needs = federation.association in ("heterogeneity", "data", "edge-iid", "edge-noniid")
+    if config.serve.data != "own" or not needs or federation.files or federation.flat:
+        return None
+    return (
+        f'federation.association = "{federation.association}" needs the labels of every client, and clients '
+        'bring their own data (serve.data = "own"); give the counts in federation.files, or use "random"'
+    )
+
+
+RULES: tuple[Callable[[Config], str | None], ...] = (
+    _schedule,
+    _trains,
+    _executor,
+    _attack,
+    _mobility,
+    _held_out,
+    _labels,
+)

@@ -1,0 +1,235 @@
+"""Runs the nodes of a deployment to their end: the cloud with its state folder, an edge, clients."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hiflash.errors import RunError
+from hiflash.serve.assemble import Deployment
+from hiflash.serve.calls import CallError
+from hiflash.serve.channels import Channels, split_address
+from hiflash.serve.client import ClientAgent
+from hiflash.serve.cloud import CloudService
+from hiflash.serve.grpc_transport import start_server
+from hiflash.serve.memory import Memories, MemoryFile
+from hiflash.serve.state import StateFolder
+from hiflash.serve.training import LocalTraining
+from hiflash.serve.ways import Inside, PlacedByCloud
+from hiflash.sim.federation import Federation
+from hiflash.sim.outcome import result_of
+from hiflash.sim.result import Result
+from hiflash.weights import to_bytes
+
+__all__ = ["Place", "run_client", "run_cloud", "run_edge"]
+
+STATUS_S = 0.5
+LINGER_S = 10.0  # how long an ended cloud waits for nodes that do not know yet
+GRACE_S = 2.0  # for calls under way when a node stops
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node listens or calls, and as whom. `ready` is told the address when it serves."""
+
+    channels: Channels
+    listen: str = ""
+    cloud: str = ""
+    address: str = ""
+    ready: Callable[[str], None] = lambda address: None
+
+
+async def run_cloud(
+    deployment: Deployment,
+    store: StateFolder,
+    place: Place,
+    stop: asyncio.Event,
+    finish: Callable[[Result], None],
+) -> Result | None:
+    """Serve until the run is over and return its result, or None if `stop` was set first.
+
+    A finished run is told to the nodes that come back, for a while.
+    """
+    live = deployment.live(store.folder.log)
+    service = deployment.cloud(live, store)
+    service.kernel.resume(*store.load())
+    server, port = await start_server(
+        service,
+        place.listen,
+        place.channels.credentials,
+        deployment.wire.most_bytes,
+        denied=place.channels.denied,
+    )
+    running = asyncio.create_task(service.run())
+    reporting = asyncio.create_task(_report(service, store, time.time()))
+    host, _ = split_address(place.listen)
+    place.ready(_joined(host, port))
+    result = None
+    try:
+        if await _first(running, stop.wait(), service.complete.wait()) == 2:
+            result = _result(deployment, service, store)
+            finish(result)
+            await store.finish(result.to_dict(), to_bytes(live.weights, deployment.federation.start.spec))
+            await _first(running, stop.wait(), _all_told(service))
+        service.draining = True
+        await server.stop(GRACE_S)
+        if result is None:
+            await service.kernel.save()
+        return result
+    finally:
+        reporting.cancel()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await server.stop(None)
+        store.write_status({**service.status(), "running": False})
+
+
+async def run_edge(deployment: Deployment, number: int, place: Place, stop: asyncio.Event) -> bool:
+    """Work as an edge until the run is over; return False if `stop` was set first."""
+    most = deployment.wire.most_bytes
+    cloud = place.channels.to(place.cloud, "cloud", 0, most)
+    agent = deployment.edge(number, cloud)
+    server, port = await start_server(
+        agent.cluster, place.listen, place.channels.credentials, most, denied=place.channels.denied
+    )
+    address = place.address or _joined(split_address(place.listen)[0], port)
+    agent.address = address
+    place.ready(address)
+    try:
+        over = await _work(f"edge {number}", agent.run(), stop)
+        if over:
+            await asyncio.sleep(min(GRACE_S, deployment.config.serve.client_s))  # clients ask once more
+        return over
+    finally:
+        await server.stop(None)
+        await cloud.close()
+
+
+async def run_client(
+    deployment: Deployment,
+    number: int,
+    place: Place,
+    stop: asyncio.Event,
+    *,
+    memory: Path,
+    federation: Federation | None = None,
+) -> bool:
+    """Work as a client until the run is over; return False if `stop` was set first.
+
+    `federation` has the client's own samples; without it they are its part of the configuration's dataset.
+    """
+    held = federation or deployment.federation
+    examples = len(held.population.split.indices[number])
+    most = deployment.wire.most_bytes
+    cloud = place.channels.to(place.cloud, "cloud", 0, most)
+    memories = MemoryFile(memory / f"client-{number}.safetensors")
+    training = LocalTraining(held)
+    place.ready("")
+    try:
+        if deployment.config.federation.flat:
+            return await _flat(deployment, number, cloud, examples, training, memories, stop)
+        callers: dict[tuple[int, str], Any] = {}
+
+        def connect(edge: int, address: str) -> Any:
+            if (edge, address) not in callers:
+                callers[edge, address] = place.channels.to(address, "edge", edge, most)
+            return callers[edge, address]
+
+        patience = deployment.patience("client", number)
+        way = PlacedByCloud(number, deployment.wire, cloud, connect, patience)
+        agent = deployment.client(number, examples, training, way, memories)
+        return await _work(f"client {number}", agent.run(), stop)
+    finally:
+        await cloud.close()
+
+
+async def _flat(
+    deployment: Deployment,
+    number: int,
+    cloud: Any,
+    examples: int,
+    training: LocalTraining,
+    memories: Memories,
+    stop: asyncio.Event,
+) -> bool:
+    """Work as a client without an edge: it is its own edge."""
+    edge = deployment.edge(number, cloud)
+    agent: ClientAgent = deployment.client(number, examples, training, Inside(number, edge.cluster), memories)
+    serving = asyncio.create_task(agent.run())
+    try:
+        return await _work(f"client {number}", edge.run(), stop)
+    finally:
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+async def _work(who: str, work: Any, stop: asyncio.Event) -> bool:
+    """Return whether some work ended by itself; refusals of the other side become errors for people."""
+    task = asyncio.create_task(work)
+    try:
+        return await _first(task, stop.wait()) == 0
+    except CallError as error:
+        raise RunError(f"{who} was refused ({error}); {_way_out(error)}") from None
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, CallError):
+            await task
+
+
+def _way_out(error: CallError) -> str:
+    if error.code == "mismatch":
+        return "give all nodes the same configuration and the same version of HiFlash"
+    return "see that its certificate and its number are those of this federation"
+
+
+async def _first(task: asyncio.Task[Any], *others: Any) -> int:
+    """Wait for a task or for others, and return the place of the first that is done; raise its error."""
+    waiting = [task, *(asyncio.ensure_future(other) for other in others)]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        place = next(place for place, each in enumerate(waiting) if each.done())
+        waiting[place].result()
+        return place
+    finally:
+        for each in waiting[1:]:
+            each.cancel()
+
+
+async def _all_told(service: CloudService) -> None:
+    """Wait until all nodes that were seen know of the end, but not for ever."""
+    until = asyncio.get_running_loop().time() + LINGER_S
+    while set(service.seen) - service.told and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.05)
+
+
+async def _report(service: CloudService, store: StateFolder, began: float) -> None:
+    """Write the state of the run for people to look at, again and again."""
+    while True:
+        store.write_status({**service.status(), "running": True, "began": began})
+        await asyncio.sleep(STATUS_S)
+
+
+def _result(deployment: Deployment, service: CloudService, store: StateFolder) -> Result:
+    live = service.live
+    if live.record is None:
+        raise RunError("a cloud without a record has no result")
+    return result_of(
+        deployment.federation,
+        live,
+        live.record,
+        name=store.folder.path.name,
+        reason=live.finished,
+        wall_s=live.now,
+        path=store.folder.path,
+    )
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
