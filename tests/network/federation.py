@@ -171,6 +171,7 @@ class World:
         self.memories = {client: Kept() for cluster in self.clusters for client in cluster}
         self.cloud_now: CloudService | None = None
         self.events: list[tuple] = []
+        self.took_s = 0.0  # cloud time at the end
 
     def live(self) -> LiveCloud:
         """Return the cloud at its start."""
@@ -299,6 +300,7 @@ class World:
                     raise process.failure
             if faults.done() and self.cloud_now is not None and self.cloud_now.complete.is_set():
                 faults.result()
+                self.took_s = self.cloud_now.live.now
                 return
         raise AssertionError(f"the run of {self.plan} did not end")
 
@@ -333,6 +335,7 @@ class Outcome:
     communications: int
     trace: tuple
     rows: int
+    took_s: float
 
 
 def run_plan(plan: Plan, service=CloudService) -> Outcome:
@@ -347,6 +350,7 @@ def run_plan(plan: Plan, service=CloudService) -> Outcome:
         live.ledger.communications,
         tuple(world.net.trace),
         len(world.store.rows),
+        world.took_s,
     )
 
 

@@ -38,9 +38,16 @@ def test_doubled_and_reordered_calls_do_not_change_a_synchronous_run():
     assert run_plan(rough).digest == run_plan(calm).digest
 
 
+@pytest.mark.parametrize("schedule", ["sync", "async"])
+def test_nobody_waits_for_a_poll_to_time_out(schedule):
+    """An answer that came in the same batch as the question was once missed, for 20 s each time."""
+    calm = Plan(seed=7, edges=2, clients=2, schedule=schedule, threshold="inf", communications=20)
+    assert run_plan(calm).took_s < 15
+
+
 class RepliesBeforeTheCommit(CloudService):
-    def __init__(self, live, wire, terms, store):
-        super().__init__(live, wire, terms, store)
+    def __init__(self, live, wire, terms, store, tests):
+        super().__init__(live, wire, terms, store, tests)
 
         class Hasty(Kernel):
             async def _batch(self):
@@ -68,8 +75,8 @@ class ForgetsVerdicts(CloudService):
 
 
 class LeaseOutlivesItsExpiry(CloudService):
-    def __init__(self, live, wire, terms, store):
-        super().__init__(live, wire, terms, store)
+    def __init__(self, live, wire, terms, store, tests):
+        super().__init__(live, wire, terms, store, tests)
         handle = live.cloud.handle
 
         def revived(event):

@@ -39,7 +39,9 @@ def _up(options: argparse.Namespace) -> int:
     path = None if options.dir is None else Path(options.dir)
     if path is not None:
         options.then = f"give the same command again to go on with {path}"
-    with DeploymentView(config.federation.flat, began) as view:
+    units = config.federation
+    tiers = f"{units.clients} clients" if units.flat else f"{units.edges} edges and {units.clients} clients"
+    with DeploymentView(f"a cloud, {tiers}", began) as view:
         result = up(config, directory=path, progress=view.show, pause=pause_on_signal())
     print_run(result, path, as_json=options.json)
     return 0

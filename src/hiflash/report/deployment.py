@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -65,23 +66,23 @@ def nodes_table(status: Mapping[str, Any]) -> Table:
 
 
 class DeploymentView:
-    """A live view of a deployed run on a terminal; plain lines in a pipe."""
+    """A live view of a deployed run on a terminal; plain lines in a pipe.
 
-    def __init__(self, flat: bool, began: float, stream: TextIO | None = None) -> None:
+    Its thread starts with the first status: the processes of the federation are forked before that.
+    """
+
+    def __init__(self, what: str, began: float, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
+        self._what = what
         self._began = began
-        self._latest: Mapping[str, Any] | None = None
-        self._said_at = 0.0
-        self._first_at: float | None = None
-        plain = not self._stream.isatty()
-        self._live = None if plain else Live(console=Console(file=self._stream), get_renderable=self._board)
-        self._role = "clients" if flat else "edges"
+        self._latest: Mapping[str, Any] = {}
+        self._said_at = -math.inf
+        self._updated = False
+        self._plain = not self._stream.isatty()
+        self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start(refresh=True)
-        else:
-            self._say("starting")
+        self._say(f"starting {self._what}")
         return self
 
     def __exit__(
@@ -93,13 +94,17 @@ class DeploymentView:
     def show(self, status: Mapping[str, Any]) -> None:
         """Show the latest status."""
         self._latest, now = status, time.monotonic()
-        if status.get("version") and self._first_at is None:
-            self._first_at = now - self._began
-            self._say(f"first cloud update {self._first_at:.1f} s after the start")
-        if self._live is None and now - self._said_at >= PLAIN_EVERY_S:
-            self._said_at = now
-            for line in status_lines(status):
-                self._say(line)
+        if status.get("version") and not self._updated:
+            self._updated = True
+            self._say(f"first cloud update {now - self._began:.1f} s after the start")
+        if self._plain:
+            if now - self._said_at >= PLAIN_EVERY_S:
+                self._said_at = now
+                for line in status_lines(status):
+                    self._say(line)
+        elif self._live is None:
+            self._live = Live(console=Console(file=self._stream), get_renderable=self._board)
+            self._live.start(refresh=True)
 
     def _say(self, text: str) -> None:
         if self._live is not None:
@@ -109,13 +114,8 @@ class DeploymentView:
             self._stream.flush()
 
     def _board(self) -> RenderableType:
-        status = self._latest
-        if status is None:
-            return Text(
-                f"starting cloud, {self._role} and clients ... {time.monotonic() - self._began:.0f} s"
-            )
-        head = Text("\n".join(status_lines(status)))
-        return Group(head, nodes_table(status)) if status.get("nodes") else head
+        head = Text("\n".join(["", *status_lines(self._latest), ""]))
+        return Group(head, nodes_table(self._latest)) if self._latest.get("nodes") else head
 
 
 def _score(status: Mapping[str, Any]) -> str:

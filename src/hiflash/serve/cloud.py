@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -84,7 +85,7 @@ class CloudService(Service):
         self._started = False
         self._early: dict[int, bytes] = {}  # check-ins before the start
         self._first_at = math.inf  # when the first of them came
-        self._polls: dict[int, list[asyncio.Future[CloudEffect]]] = {}
+        self._polls: dict[int, list[asyncio.Future[CloudEffect | None]]] = {}
         self._to_test = asyncio.Event()
 
     async def run(self) -> None:
@@ -155,10 +156,12 @@ class CloudService(Service):
         asked = self.wire.read(pb.CheckIn, body)
         self.check_node(peer, asked.node)
         self._alive(peer.number)
-        effects = await self._ask(peer.number, body)
-        answer = _to(effects, peer.number, asked.request_id)
-        if not answer and not self.over.is_set():
-            answer = await self._poll(peer.number, asked.request_id, asked.wait_s)
+        # Listen before asking: the answer may come in the same batch as the question.
+        with self._listening(peer.number) as news:
+            effects = await self._ask(peer.number, body)
+            answer = _to(effects, peer.number, asked.request_id)
+            if not answer and not self.over.is_set():
+                answer = _to(await _heard(news, asked.wait_s), peer.number, asked.request_id)
         return self._answered(peer, answer, asked.holds, arrived)
 
     async def on_upload(self, peer: Peer, body: bytes) -> bytes:
@@ -261,16 +264,14 @@ class CloudService(Service):
         for each in inputs:
             self.kernel.enqueue(each).add_done_callback(_ignored)
 
-    async def _poll(self, node: int, request_id: int, wait_s: float) -> list[CloudEffect]:
-        """Wait for the answer to a check-in that the cloud does not answer at once."""
-        news: asyncio.Future[CloudEffect] = asyncio.get_running_loop().create_future()
+    @contextmanager
+    def _listening(self, node: int) -> Iterator[asyncio.Future[CloudEffect | None]]:
+        """Yield a future for the next grant or refusal of a node; it gets None when there will be none."""
+        news: asyncio.Future[CloudEffect | None] = asyncio.get_running_loop().create_future()
         waiting = self._polls.setdefault(node, [])
         waiting.append(news)
         try:
-            wait_s = min(wait_s, MOST_WAIT_S) if wait_s > 0 else 0.0
-            return _to([await asyncio.wait_for(news, wait_s)], node, request_id)
-        except TimeoutError:
-            return []
+            yield news
         finally:
             waiting.remove(news)
 
@@ -282,8 +283,9 @@ class CloudService(Service):
                     if not news.done():
                         news.set_result(effect)
         live = self.live
-        if live.finished:
+        if live.finished and not self.over.is_set():
             self.over.set()
+            self.release()
         if live.complete:
             self.complete.set()
         if live.wanted or any(isinstance(effect, Measure) for effect in effects):
@@ -304,6 +306,13 @@ class CloudService(Service):
             else:
                 self._to_test.clear()
                 await self._to_test.wait()
+
+    def release(self) -> None:
+        """Answer all calls that are held: the run is over, or this process ends."""
+        for waiting in self._polls.values():
+            for news in waiting:
+                if not news.done():
+                    news.set_result(None)
 
     def _alive(self, node: int) -> None:
         self.seen[node] = asyncio.get_running_loop().time()
@@ -334,6 +343,15 @@ def _scale(asked: Sequence[pb.CheckIn]) -> Scale:
 def _positive(seconds: float) -> float:
     """Return a duration that can be divided by, whatever a node has declared."""
     return seconds if 1e-6 <= seconds < math.inf else 1e-6
+
+
+async def _heard(news: asyncio.Future[CloudEffect | None], wait_s: float) -> list[CloudEffect]:
+    """Wait for the answer to a check-in that the cloud does not answer at once."""
+    try:
+        told = await asyncio.wait_for(news, min(wait_s, MOST_WAIT_S) if wait_s > 0 else 0.0)
+    except TimeoutError:
+        return []
+    return [] if told is None else [told]
 
 
 def _to(effects: Sequence[CloudEffect], node: int, request_id: int) -> list[CloudEffect]:

@@ -83,6 +83,7 @@ class Cluster(Service):
         self.members: dict[int, Member] = {}
         self.expected: frozenset[int] | None = None  # unknown before the cloud's welcome
         self.over = asyncio.Event()  # the run is over
+        self._told: set[int] = set()  # clients that know of it
         self.tasks = Outcomes()
         self._round: _OpenRound | None = None
         self._inbox: asyncio.Queue[ClientUpdate | Left] = asyncio.Queue()
@@ -130,6 +131,12 @@ class Cluster(Service):
             if self.now() - member.seen > self.terms.client_s:
                 del self.members[client]
                 self._inbox.put_nowait(Left(client, self.now()))
+
+    async def all_told(self, most_s: float) -> None:
+        """Wait until all clients know that the run is over, at most so long."""
+        until = self.now() + most_s
+        while set(self.members) - self._told and self.now() < until:
+            await asyncio.sleep(0.02)
 
     def tell(self, *, finished: bool = False) -> None:
         """Wake everybody who waits for news."""
@@ -183,6 +190,8 @@ class Cluster(Service):
                 break
             await self.wait_for_news(left_s)
             self._known(peer)
+        if self.over.is_set():
+            self._told.add(peer.number)
         return pb.Task(finished=self.over.is_set()).SerializeToString()
 
     async def on_deliver(self, peer: Peer, body: bytes) -> bytes:

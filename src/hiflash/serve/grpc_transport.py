@@ -57,7 +57,8 @@ async def start_server(
         options=[
             *_limits(most_bytes),
             ("grpc.so_reuseport", 0),
-            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+            ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.max_concurrent_streams", 1_000),
         ]
     )

@@ -29,7 +29,7 @@ def read_model(body: bytes, size: int) -> Weights:
     """Return the model in these bytes."""
     if len(body) != 4 * size:
         raise Malformed(f"a model of {len(body)} bytes, expected {4 * size}")
-    return np.frombuffer(body, "<f4").astype(np.float32, copy=False)
+    return np.frombuffer(body, "<f4").astype(np.float32)  # a copy: torch wants arrays that it may write to
 
 
 class CloudModels:

@@ -77,6 +77,7 @@ async def run_cloud(
             await store.finish(result.to_dict(), to_bytes(live.weights, deployment.federation.start.spec))
             await _first(running, stop.wait(), _all_told(service))
         service.draining = True
+        service.release()
         await server.stop(GRACE_S)
         if result is None:
             await service.kernel.save()
@@ -104,7 +105,7 @@ async def run_edge(deployment: Deployment, number: int, place: Place, stop: asyn
     try:
         over = await _work(f"edge {number}", agent.run(), stop)
         if over:
-            await asyncio.sleep(min(GRACE_S, deployment.config.serve.client_s))  # clients ask once more
+            await agent.cluster.all_told(GRACE_S)
         return over
     finally:
         await server.stop(None)

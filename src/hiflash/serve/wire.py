@@ -332,7 +332,7 @@ class Wire:
                 raise Malformed(f"an array of name {each.name[:20]!r}, too long or there already")
             if len(each.shape) > 8 or 4 * math.prod(each.shape) != len(each.values):
                 raise Malformed(f"an array of {len(each.values)} bytes, its shape says otherwise")
-            values = np.frombuffer(each.values, "<f4").astype(np.float32, copy=False)
+            values = np.frombuffer(each.values, "<f4").astype(np.float32)
             found[each.name] = values.reshape(tuple(each.shape))
         return found
 
