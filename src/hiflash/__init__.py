@@ -70,12 +70,14 @@ if TYPE_CHECKING:
     from hiflash.study.catalogue import check_dataset, fetch_dataset, list_datasets, list_methods, list_parts
     from hiflash.study.cells import Cell
     from hiflash.study.compare import Comparison, compare
+    from hiflash.study.deploy import replay, serve_client, serve_cloud, serve_edge, status
     from hiflash.study.evaluate_agent import evaluate_agent
     from hiflash.study.federation import write_federation
     from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
     from hiflash.study.train_agent import TrainedAgent, train_agent
+    from hiflash.study.up import up
     from hiflash.train.function import Batch, Context
     from hiflash.train.task import Trainer
     from hiflash.train.tasks import Classification, NextToken, Regression, Task
@@ -170,11 +172,17 @@ __all__ = [
     "register",
     "register_method",
     "register_tracker",
+    "replay",
     "resume",
     "rng",
     "run",
+    "serve_client",
+    "serve_cloud",
+    "serve_edge",
+    "status",
     "sweep",
     "train_agent",
+    "up",
     "weighted_mean",
     "weighting",
     "write_federation",
@@ -273,6 +281,12 @@ _HOMES = {
     "run": "hiflash.study.run",
     "sweep": "hiflash.study.sweep",
     "train_agent": "hiflash.study.train_agent",
+    "replay": "hiflash.study.deploy",
+    "serve_client": "hiflash.study.deploy",
+    "serve_cloud": "hiflash.study.deploy",
+    "serve_edge": "hiflash.study.deploy",
+    "status": "hiflash.study.deploy",
+    "up": "hiflash.study.up",
     "weighted_mean": "hiflash.weights",
     "weighting": "hiflash.core.weighting",
     "write_federation": "hiflash.study.federation",

@@ -38,10 +38,10 @@ def test_doubled_and_reordered_calls_do_not_change_a_synchronous_run():
     assert run_plan(rough).digest == run_plan(calm).digest
 
 
-@pytest.mark.parametrize("schedule", ["sync", "async"])
-def test_nobody_waits_for_a_poll_to_time_out(schedule):
-    """An answer that came in the same batch as the question was once missed, for 20 s each time."""
-    calm = Plan(seed=7, edges=2, clients=2, schedule=schedule, threshold="inf", communications=20)
+@pytest.mark.parametrize("seed", [7, 25, 26, 33])
+def test_nobody_waits_for_a_poll_to_time_out(seed):
+    """An answer that came in the same batch as the question was once missed, for 20 s in these schedules."""
+    calm = Plan(seed=seed, edges=3, clients=1, schedule="sync", communications=60)
     assert run_plan(calm).took_s < 15
 
 

@@ -42,6 +42,13 @@ def _up(options: argparse.Namespace) -> int:
     units = config.federation
     tiers = f"{units.clients} clients" if units.flat else f"{units.edges} edges and {units.clients} clients"
     with DeploymentView(f"a cloud, {tiers}", began) as view:
-        result = up(config, directory=path, progress=view.show, pause=pause_on_signal())
+        result = up(
+            config,
+            edges=options.edges,
+            clients=options.clients,
+            directory=path,
+            progress=view.show,
+            pause=pause_on_signal(),
+        )
     print_run(result, path, as_json=options.json)
     return 0

@@ -55,7 +55,7 @@ def nodes_table(status: Mapping[str, Any]) -> Table:
         table.add_row(
             str(node["node"]),
             str(node["clients"]),
-            _state(node),
+            _state(node) if status["running"] else "-",
             *("-" if node[name] is None else f"{node[name]:,}" for name in ("lease", "behind")),
             f"{node['grants']:,}",
             f"{node['applied']:,}",

@@ -124,6 +124,10 @@ def resume(
             config = Config.load(Path(directory) / "config.toml")  # first: a plugin may bring a tracker
             replay(result, config, audience_of(observers))
         return result
+    if (Path(directory) / "journal.sqlite").exists():
+        raise RunError(
+            f"{directory} is the state of a deployed cloud; go on with: hiflash cloud --dir {directory}"
+        )
     folder = RunDirectory.open(Path(directory))
     try:
         given = {"workers": workers, "executor": executor, "ray.address": ray_address}

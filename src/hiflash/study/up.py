@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config import Config
+from hiflash.config.settings import flatten
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.store.run_directory import check_name, is_finished
 from hiflash.study.nursery import Nursery, Work
 from hiflash.study.saved import read_result
 
 if TYPE_CHECKING:
+    from hiflash.config.typed import AllSettings
     from hiflash.serve.assemble import Deployment
     from hiflash.sim.result import Result
 
@@ -42,21 +44,26 @@ def up_config(
 
 
 def up(
-    config: Config,
+    config: Config | str | Path | None = None,
     *,
+    edges: int = 3,
+    clients: int = 4,
     directory: str | Path | None = None,
     progress: Callable[[Mapping[str, Any]], None] | None = None,
     pause: Callable[[], bool] | None = None,
+    **settings: Unpack[AllSettings],
 ) -> Result:
     """Run a deployed federation on this machine to its end, and return its result.
 
-    Every node is a process, with a certificate of its own; one that dies is started again. With a `directory`
-    the state is kept there, and goes on where it stopped. Without, nothing is left behind. `progress` is told
+    It has `edges` with so many `clients` each; a method without edges has as many clients in all. Every node
+    is a process, with a certificate of its own; one that dies is started again. With a `directory` the state
+    is kept there, and goes on where it stopped. Without, nothing is left behind. `progress` is told
     the status of the cloud several times a second. `pause` is asked meanwhile: true ends it with `Paused`.
     """
     from hiflash.serve.assemble import deploy
     from hiflash.serve.authority import make_throwaway_federation
 
+    config = up_config(config, edges, clients, flatten(dict(settings)))
     path = None if directory is None else Path(directory)
     if path is not None:
         check_name(path.name)
