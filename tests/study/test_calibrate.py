@@ -104,7 +104,7 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, hiflash.
         "check_policies": ["random", "fixed-0"], **SMALL,
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hiflash.study.run._draw", lambda result, stem: None)
+        patch.setattr("hiflash.study.run.draw_result", lambda result, folder: None)
         patch.setattr("hiflash.study.calibrate.REHEARSALS", 2)
         return folder, hiflash.calibrate(**asked), asked
 
