@@ -23,7 +23,7 @@ def tiny_data() -> hiflash.Dataset:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the drawing, which takes longer than a tiny run."""
-    monkeypatch.setattr("hiflash.study.run._draw", lambda result, stem: None)
+    monkeypatch.setattr("hiflash.study.run.draw_result", lambda result, folder: None)
 
 
 @pytest.fixture
