@@ -15,11 +15,11 @@ from hiflash.errors import ProtocolError
 from hiflash.messages import Cancel, CloudEffect, Grant, Measure, Proceed, Refuse, Verdict, Weights, Welcome
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import CallError, Peer, Service
-from hiflash.serve.crash import crash_point
 from hiflash.serve.journal import Input
 from hiflash.serve.kernel import Kernel, Store
 from hiflash.serve.live import CLOUD, Finished, LiveCloud, Scale
 from hiflash.serve.wire import Wire
+from hiflash.store.crash import crash_point
 
 __all__ = ["CloudService", "Terms", "Tests"]
 

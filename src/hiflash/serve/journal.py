@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from hiflash.errors import DamageError, StorageError
+from hiflash.store.crash import crash_point
 
 __all__ = ["START", "Input", "Journal", "Row", "SqliteJournal", "chained"]
 
@@ -93,6 +94,7 @@ class SqliteJournal:
                     "INSERT INTO input VALUES (?, ?, ?, ?, ?, ?)",
                     [(row.number, row.now, *row.input, row.chain) for row in rows],
                 )
+                crash_point("journal.inserted")
                 self._base.execute("COMMIT")
             except BaseException:
                 if self._base.in_transaction:

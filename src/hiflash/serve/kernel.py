@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 from hiflash.errors import ProtocolError
 from hiflash.messages import CloudEffect
-from hiflash.serve.crash import crash_point
 from hiflash.serve.journal import START, Input, Row, chained
 from hiflash.serve.live import Finished, LiveCloud
 from hiflash.serve.wire import Malformed
+from hiflash.store.crash import crash_point
 
 __all__ = ["Kernel", "Store", "replay"]
 

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
-from hiflash.serve.crash import crash_point
 from hiflash.serve.journal import Row, SqliteJournal
+from hiflash.store.crash import crash_point
 from hiflash.store.files import storing
 from hiflash.store.run_directory import RunDirectory
 

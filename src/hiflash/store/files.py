@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from hiflash.errors import RunError, StorageError
+from hiflash.store.crash import crash_point
 
 __all__ = [
     "check_writable",
@@ -62,7 +63,9 @@ def replacing(path: Path) -> Iterator[Path]:
         try:
             yield temporary
             _sync(temporary)
+            crash_point(f"{path.stem}.written")
             os.replace(temporary, path)
+            crash_point(f"{path.stem}.renamed")
             _sync(path.parent)
         finally:
             if temporary.is_dir():

@@ -12,11 +12,16 @@ __all__ = ["POINTS", "crash_point"]
 
 POINTS = (
     "journal.before",
+    "journal.inserted",  # the rows are in sqlite's transaction, which is not committed
     "journal.committed",
+    "answer.before",
     "snapshot.before",
+    "checkpoint.written",  # under a temporary name
+    "checkpoint.renamed",  # its folder is not synced yet
     "snapshot.written",
     "snapshot.forgotten",
-    "answer.before",
+    "result.written",
+    "result.renamed",
 )
 
 _passed: Counter[str] = Counter()
