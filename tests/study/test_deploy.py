@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,17 @@ def result_of(*words: str, timeout: float = 120) -> dict:
     out, error = process.communicate(timeout=timeout)
     assert process.returncode == 0, error
     return json.loads(out)
+
+
+def living(group: int) -> list[str]:
+    """Return the processes of a group that have not ended; the dead may wait for somebody to notice."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                found.append(stat.parent.name)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +139,20 @@ def test_ctrl_c_ends_up_and_leaves_nothing(tmp_path):
     assert time.monotonic() - begun < 5
     assert process.returncode == 130
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
+    assert not living(process.pid)
+
+
+def test_killing_up_ends_its_processes_and_leaves_nothing(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = hiflash_process("up", *SMALL[:4], env=environment, start_new_session=True)
+    while "first cloud update" not in process.stderr.readline():
+        assert process.poll() is None
+    process.kill()
+    process.communicate()
+    until = time.monotonic() + 10
+    while list(tmp_path.iterdir()) or living(process.pid):
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_clients_may_bring_their_own_samples(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -41,19 +42,29 @@ class _Child:
 
 @dataclass
 class Nursery:
-    """Nodes by name, each with its work. Their output goes to `logs`."""
+    """Nodes by name, each with its work. Their output goes to `logs`, in the folder `home`.
+
+    If the parent dies, the nursery removes `home`: nobody else would.
+    """
 
     nodes: Mapping[str, Work]
-    logs: Path
+    home: Path
     pid: int = 0
     _pipe: int = -1
     _news: int = -1
     _told: bytes = b""
+    _parent: int = 0
     _children: dict[str, _Child] = field(default_factory=dict)
+
+    @property
+    def logs(self) -> Path:
+        """Return the folder of the nodes' output."""
+        return self.home / "logs"
 
     def start(self) -> None:
         """Fork the nursery; it starts all nodes."""
         self.logs.mkdir(parents=True, exist_ok=True)
+        self._parent = os.getpid()
         ours, theirs = os.pipe()
         news, tell = os.pipe()
         sys.stdout.flush()
@@ -119,6 +130,8 @@ class Nursery:
         if failed:
             os.write(tell, failed.encode())
         self._end()
+        if os.getppid() != self._parent:
+            shutil.rmtree(self.home, ignore_errors=True)
         return 0
 
     def _fork(self, name: str, child: _Child) -> None:

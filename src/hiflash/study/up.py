@@ -76,14 +76,14 @@ def up(
         units = config.federation
         make_throwaway_federation(home / "certs", FEDERATION, 0 if units.flat else units.edges, units.clients)
         state = path or home / "state"
-        nursery = Nursery(_nodes(deployment, home, state), home / "logs")
+        nursery = Nursery(_nodes(deployment, home, state), home)
         nursery.start()
         try:
             _follow(nursery, state, progress, pause or bool)
         finally:
             nursery.stop()
             if path is not None and path.is_dir():
-                shutil.copytree(home / "logs", path / "logs", dirs_exist_ok=True)
+                shutil.copytree(nursery.logs, path / "logs", dirs_exist_ok=True)
         if not is_finished(state):
             raise Paused(None, "stopped" if path is None else f"stopped; go on with the same --dir {path}")
         result = read_result(state)
