@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
+    from hiflash.study.theory.calculate import theory_bounds
+    from hiflash.study.theory.study import TheoryStudy, theory
     from hiflash.study.train_agent import TrainedAgent, train_agent
     from hiflash.train.function import Batch, Context
     from hiflash.train.task import Trainer
@@ -144,6 +146,7 @@ __all__ = [
     "StorageError",
     "Sweep",
     "Task",
+    "TheoryStudy",
     "ThresholdPolicy",
     "Traffic",
     "TrainedAgent",
@@ -174,6 +177,8 @@ __all__ = [
     "rng",
     "run",
     "sweep",
+    "theory",
+    "theory_bounds",
     "train_agent",
     "weighted_mean",
     "weighting",
@@ -242,6 +247,7 @@ _HOMES = {
     "StorageError": "hiflash.errors",
     "Sweep": "hiflash.study.sweep",
     "Task": "hiflash.train.tasks",
+    "TheoryStudy": "hiflash.study.theory.study",
     "ThresholdPolicy": "hiflash.core.thresholds.policy",
     "TrainedAgent": "hiflash.study.train_agent",
     "Trainer": "hiflash.train.task",
@@ -272,6 +278,8 @@ _HOMES = {
     "rng": "hiflash.seeding",
     "run": "hiflash.study.run",
     "sweep": "hiflash.study.sweep",
+    "theory": "hiflash.study.theory.study",
+    "theory_bounds": "hiflash.study.theory.calculate",
     "train_agent": "hiflash.study.train_agent",
     "weighted_mean": "hiflash.weights",
     "weighting": "hiflash.core.weighting",

@@ -24,6 +24,7 @@ from hiflash.cli import (
     methods,
     run,
     sweep,
+    theory,
     train_agent,
 )
 from hiflash.cli.common import PAUSED, answering_signals
@@ -36,7 +37,8 @@ SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
 COMMANDS = (
-    run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, federation, certs
+    run, compare, sweep, associate, theory, calibrate, train_agent, evaluate_agent, methods, data, federation,
+    certs,
 )  # fmt: skip
 
 
