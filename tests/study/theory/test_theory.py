@@ -141,6 +141,17 @@ def test_the_same_check_gives_the_same_numbers_and_files(tmp_path: Path) -> None
     assert json.loads(files["theory.json"]) == json.loads(json.dumps(one))
 
 
+def test_theorem_2_fails_on_real_digits_if_clients_hardly_move() -> None:
+    """After 10 updates with eta = 0.001 nearly the first gap is left, and the bound is a quarter of it."""
+    study = hiflash.theory(taus=[0], associations=["edge-iid"], updates=10, client={"lr": 0.001})
+    (setting,) = study.settings
+    assert study.holds["theorem2"] is False
+    assert setting.gap[-1] > 0.99 * setting.gap[0] > 3 * setting.theorem2.after(10)
+    assert study.holds["lemma2"] is True
+    assert study.holds["theorem1"] is True
+    assert study.holds["delayed"] is True
+
+
 def test_one_local_step_has_no_drift() -> None:
     study = hiflash.theory(
         data=make_tiny_data(), taus=[0, 3], updates=10, associations=["edge-iid"],
@@ -168,7 +179,16 @@ def test_the_command_prints_one_object_with_verdicts(
     assert told["holds"]["lemma2"] is True
     assert [setting["tau"] for setting in told["settings"]] == [0, 1]
     assert (told["task"]["updates"], told["task"]["H_max"]) == (4, 1)
-    assert (tmp_path / "runs/theory-mnist5k-iid/theory.pdf").is_file()
+    same = hiflash.theory(
+        "mine.toml",
+        associations=["random"],
+        directory="runs/here",
+        federation={"clients": 40},
+        edge={"edge_rounds": [1]},
+    )
+    assert json.loads(json.dumps(same.to_json())) == told
+    there = tmp_path / "runs/theory-mnist5k-iid"
+    assert {path.name for path in there.iterdir()} == {path.name for path in same.files}
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert "does it hold?" in printed

@@ -184,16 +184,13 @@ def check_theory(plan: Plan, data: Dataset | None = None, progress: Progress | N
 
 def _task(plan: Plan, data: Dataset) -> tuple[LogisticTask, dict[str, Population]]:
     """Return the task, and the clients of every association: they hold the same samples in all of them."""
-    features = int(np.prod(data.x.shape[1:]))
-    populations = {
-        name: populate(plan.trials(name)[0], data, None, data.classes * features) for name in plan.configs
-    }
-    first = next(iter(populations.values()))
+    first = populate(plan.config, data, None, 1)  # for the samples; the size of the model is not known yet
     if first.measured is not None and first.measured.availability is not None:
         raise ConfigError("the theory assumes clients that stay, and the federation has an availability file")
     x, _ = data.normalised("none")
     l2 = float(plan.config.client.weight_decay)
-    return logistic_task(x, data.y, first.split.indices, data.classes, l2), populations
+    task = logistic_task(x, data.y, first.split.indices, data.classes, l2)
+    return task, {name: populate(config, data, None, task.size) for name, config in plan.configs.items()}
 
 
 def _trials(
