@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
+    from hiflash.study.theory.calculate import theory_bounds
+    from hiflash.study.theory.study import TheoryStudy, theory
     from hiflash.study.train_agent import TrainedAgent, train_agent
     from hiflash.study.up import up
     from hiflash.train.function import Batch, Context
@@ -146,6 +148,7 @@ __all__ = [
     "StorageError",
     "Sweep",
     "Task",
+    "TheoryStudy",
     "ThresholdPolicy",
     "Traffic",
     "TrainedAgent",
@@ -181,6 +184,8 @@ __all__ = [
     "serve_edge",
     "status",
     "sweep",
+    "theory",
+    "theory_bounds",
     "train_agent",
     "up",
     "weighted_mean",
@@ -250,6 +255,7 @@ _HOMES = {
     "StorageError": "hiflash.errors",
     "Sweep": "hiflash.study.sweep",
     "Task": "hiflash.train.tasks",
+    "TheoryStudy": "hiflash.study.theory.study",
     "ThresholdPolicy": "hiflash.core.thresholds.policy",
     "TrainedAgent": "hiflash.study.train_agent",
     "Trainer": "hiflash.train.task",
@@ -280,6 +286,8 @@ _HOMES = {
     "rng": "hiflash.seeding",
     "run": "hiflash.study.run",
     "sweep": "hiflash.study.sweep",
+    "theory": "hiflash.study.theory.study",
+    "theory_bounds": "hiflash.study.theory.calculate",
     "train_agent": "hiflash.study.train_agent",
     "replay": "hiflash.study.deploy",
     "serve_client": "hiflash.study.deploy",

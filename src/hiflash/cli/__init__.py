@@ -26,6 +26,7 @@ from hiflash.cli import (
     run,
     states,
     sweep,
+    theory,
     train_agent,
     up,
 )
@@ -39,8 +40,8 @@ SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
 COMMANDS = (
-    run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, federation, up,
-    nodes, states, certs
+    run, compare, sweep, associate, theory, calibrate, train_agent, evaluate_agent, methods, data, federation,
+    up, nodes, states, certs,
 )  # fmt: skip
 
 

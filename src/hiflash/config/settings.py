@@ -31,6 +31,7 @@ PLANS = (
     "compare",
     "sweep",
     "evaluate_agent",
+    "theory",
 )  # sections of a file that list runs, and are not settings of one
 MOST_BYTES = 1024 * 1024  # of a file with settings
 
