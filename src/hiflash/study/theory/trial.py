@@ -11,7 +11,8 @@ import numpy as np
 from hiflash.config import Config
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
-from hiflash.sim.build import Materials, StartModel, simulator
+from hiflash.sim.build import Materials, simulator
+from hiflash.sim.machines import StartModel
 from hiflash.sim.population import Population
 from hiflash.study.theory.bounds import Schedule
 from hiflash.study.theory.constants import Visited
