@@ -36,7 +36,7 @@ def verdict(status: str, reason: str = "", staleness: int = 0) -> Verdict:
 
 def run_lease(books: Ledger, rounds: int = 2) -> None:
     timeline = two_rounds()
-    books.granted(grant(), timeline.arrives_at, timeline.total_compute_s)
+    books.granted(grant(), timeline.arrives_at, timeline.total_compute_s, 2)
     for timing in timeline.rounds[:rounds]:
         books.round_done(1, 6, timing)
 

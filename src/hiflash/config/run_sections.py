@@ -150,10 +150,14 @@ class ModelSection(PartSection):
 
 
 class CostSection(Section):
-    """Weights of computing and sending in the total cost; time has weight 1."""
+    """What work costs: weights of computing and sending (time has weight 1), and how leases are charged."""
 
     compute_weight: Factor = setting(1.0, "sigma1, weight of computing")
     send_weight: Factor = setting(1.0, "sigma2, weight of sending")
+    accounting: Literal["lease", "paper"] = setting(
+        "lease",
+        "charge a lease for its work, or for an edge round in every running slot as the paper does",
+    )
 
 
 class RaySection(Section):

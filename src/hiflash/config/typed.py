@@ -315,12 +315,14 @@ class ModelSettings(TypedDict, total=False):
 
 
 class CostSettings(TypedDict, total=False):
-    """The section `cost`: Weights of computing and sending in the total cost; time has weight 1."""
+    """The section `cost`: What work costs: weights of computing and sending (time has weight 1), and how leases are charged."""
 
     compute_weight: float
     """sigma1, weight of computing"""
     send_weight: float
     """sigma2, weight of sending"""
+    accounting: Literal["lease", "paper"]
+    """charge a lease for its work, or for an edge round in every running slot as the paper does"""
 
 
 class RaySettings(TypedDict, total=False):
