@@ -111,8 +111,8 @@ class EdgeSettings(TypedDict, total=False):
     """H, each edge draws its number of edge rounds from these"""
     redraw: Literal["setup", "grant"]
     """when H is drawn"""
-    clients_per_round: int | Literal["all"]
-    """clients drawn for each edge round"""
+    clients_per_round: int | float | Literal["all"]
+    """clients drawn for each edge round: a number, a share of the cluster (rounded up), or all"""
     deadline_s: float | Literal["none"]
     """virtual seconds after which a round closes"""
     quorum: float
@@ -335,7 +335,7 @@ class RaySettings(TypedDict, total=False):
 class Settings(TypedDict, total=False):
     """The keys and sections of a configuration, but for those that may also be objects."""
 
-    method: Literal["centralized", "fedavg", "fedprox", "scaffold", "feddyn", "fednova", "fedavgm", "fedadam", "fedyogi", "tifl", "fedasync", "fedbuff", "fedat", "hierfavg", "hifl", "hiflash"] | str
+    method: Literal["centralized", "fedavg", "fedprox", "scaffold", "feddyn", "fednova", "fedavgm", "fedadam", "fedyogi", "tifl", "fedasync", "fedbuff", "fedat", "hierfavg", "hifl", "hiflash", "hidelta"] | str
     """which recipe runs"""
     seed: int
     """names every random stream"""

@@ -19,7 +19,7 @@ from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.compression import Downlink, Payloads, Uplink
 from hiflash.core.cost import WanLink
-from hiflash.core.edge import Edge, EdgeRules, Workload
+from hiflash.core.edge import Edge, EdgeRules, Workload, taking_part
 from hiflash.core.selection import Peers
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ConfigError
@@ -132,11 +132,12 @@ def workload_of(config: Config, examples: int) -> Workload:
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
     """Raise if an edge has too few clients for its aggregation rule."""
-    least = aggregate(config, "edge").least
+    least, wanted = aggregate(config, "edge").least, _number(config.edge.clients_per_round)
     for edge, cluster in enumerate(clusters):
-        if len(cluster) < least:
+        if taking_part(wanted, len(cluster)) < least:
+            which = "has" if len(cluster) < least else f"draws edge.clients_per_round = {wanted} of its"
             raise ConfigError(
-                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} has "
+                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} {which} "
                 f"{len(cluster)}; use fewer edges, smaller numbers or another rule"
             )
 
@@ -203,7 +204,7 @@ def _edge_rules(config: Config, *, trains: bool, gathers: str) -> EdgeRules:
         edge_rounds=edge.edge_rounds,
         seed=config.seed,
         redraw=edge.redraw,
-        clients_per_round=None if edge.clients_per_round == "all" else edge.clients_per_round,
+        clients_per_round=_number(edge.clients_per_round),
         deadline_s=_number(edge.deadline_s) or math.inf,
         quorum=edge.quorum,
         least=aggregate(config, "edge").least,
