@@ -171,7 +171,7 @@ def test_only_the_costs_differ(run_tiny: Callable[..., hiflash.Result]) -> None:
     costs = {"config_digest", "compute_cost", "send_cost", "total_cost", "evaluations", "wall_s"}
     said = [{k: v for k, v in each.to_dict().items() if k not in costs} for each in (one, other)]
     for each in said:
-        for name in ("targets", "targets_stable"):
+        for name in ("targets", "targets_stable", "targets_interpolated"):
             each[name] = {goal: row and {**row, "total_cost": 0} for goal, row in each[name].items()}
     assert said[0] == said[1]
     assert one.total_cost != other.total_cost

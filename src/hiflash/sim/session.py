@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from hiflash.core.metrics import ACCURACY, LOSS, Metric
 from hiflash.core.state import Stateful
 from hiflash.messages import Weights
+from hiflash.sim.targets import FIGURES, interpolated
 
 __all__ = ["TARGETS", "Engine", "Goals", "Hooks", "Session"]
 
@@ -211,6 +212,11 @@ class Session(Stateful):
         """Return whether the target was reached."""
         return self._goal is not None and self.targets[self._goal] is not None
 
+    @property
+    def targets_interpolated(self) -> dict[str, dict[str, float] | None]:
+        """Return where the line between two evaluations crosses each target, None for those never reached."""
+        return interpolated(self.evaluations, self.goals.metric, self.targets)
+
     def over(self) -> str | None:
         """Return the reason for the stop, None if the run goes on."""
         if self.reached:
@@ -260,10 +266,7 @@ class Session(Stateful):
         metric = self.goals.metric
         recent = [evaluation[metric.name] for evaluation in self.evaluations[-STABLE:]]
         mean = None if None in recent else sum(recent) / len(recent)
-        where = {
-            name: row[name]
-            for name in ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
-        }
+        where = {name: row[name] for name in FIGURES}
         for goal in self.targets:
             if self.targets[goal] is None and metric.reached(recent[-1], float(goal)):
                 self.targets[goal] = where

@@ -285,6 +285,7 @@ def _result(federation: Federation, session: Session, reason: str, folder: RunDi
         evaluations=session.evaluations,
         targets=session.targets,
         targets_stable=session.targets_stable,
+        targets_interpolated=session.targets_interpolated,
         wall_s=session.wall_s,
         warnings=session.warnings(),
         agent=None if agent is None else agent.digest,
