@@ -310,7 +310,7 @@ class DataSettings(TypedDict, total=False):
 class ModelSettings(TypedDict, total=False):
     """The section `model`: The model."""
 
-    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "resnet", "resnet18", "mlp", "char_lstm"] | str
+    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "cnn", "resnet", "resnet18", "mlp", "char_lstm"] | str
     """model; auto takes the dataset's"""
 
 
