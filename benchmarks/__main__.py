@@ -14,6 +14,7 @@ from typing import Any
 BARS = {
     "trainer_lenet_vs_loop": ("x", "at least 4.0"),
     "trainer_femnist_vs_loop": ("x", "at least 1.5"),
+    "trainer_cnn_vs_loop": ("x", "-"),
     "simulation_vs_loop": ("x", "at least 6"),
     "flower_epochs_ratio": ("x", "at least 4, 5 wanted"),
     "flower_steps_ratio": ("x", "at least 10"),

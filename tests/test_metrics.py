@@ -118,7 +118,8 @@ def test_an_evaluation_has_every_coordinate_and_a_target_says_what_it_took(run_t
     result = run_tiny("hifl", stop__communications=120, stop__target=0.93)
     for row in result.evaluations:
         assert set(row) == {*_TOTALS, "virtual_s", "version", "accuracy", "loss"}
-    assert set(result.targets) == set(result.targets_stable) == {"0.7", "0.8", "0.85", "0.9", "0.93", "0.95"}
+    goals = {"0.7", "0.8", "0.85", "0.9", "0.93", "0.95"}
+    assert set(result.targets) == set(result.targets_stable) == set(result.targets_interpolated) == goals
     first = next(row for row in result.evaluations if row["accuracy"] >= 0.7)
     names = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
     assert result.targets["0.7"] == {name: first[name] for name in names}

@@ -248,6 +248,11 @@ def problems(**given: Any) -> list[str]:
             "and edge.clients_per_round is 6",
         ),
         (
+            {"edge.aggregate": "krum", "edge.byzantine": 2, "edge.clients_per_round": 0.06},
+            'edge.aggregate = "krum" with edge.byzantine = 2 and edge.krum_keep = 1 needs 7 models, '
+            "and edge.clients_per_round = 0.06 of all clients is 6",
+        ),
+        (
             {"method": "fedavg", "cloud.aggregate": "krum", "cloud.byzantine": 4},
             'cloud.aggregate = "krum" with cloud.byzantine = 4 and cloud.krum_keep = 1 needs 11 models, '
             "and cloud.participants is 10",
@@ -280,6 +285,16 @@ def test_an_edge_with_too_few_clients_for_its_rule_is_named_before_anything_runs
     with pytest.raises(ConfigError, match=said):
         run(tmp_path / "run", **CROWDED, **{"edge.aggregate": "krum", "edge.byzantine": 2})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_share_of_an_edge_that_is_too_small_for_its_rule_is_named_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    said = r"needs 5 clients, and edge 0 draws edge\.clients_per_round = 0\.5 of its 6; use fewer edges"
+    share = {"edge.aggregate": "krum", "edge.byzantine": 1, "edge.clients_per_round": 0.5}
+    with pytest.raises(ConfigError, match=said):
+        run(tmp_path / "run", **CROWDED, **share)
+    run(tmp_path / "run", **CROWDED, **{**share, "edge.clients_per_round": 0.8})  # ceil(4.8) is 5
 
 
 def test_a_comparison_leaves_out_what_a_method_cannot_have() -> None:

@@ -64,9 +64,12 @@ def test_the_same_seed_and_actions_give_the_same_bits(enforce, fluctuation):
         assert a[1:] == b[1:]
 
 
-def test_rewards_add_up_to_the_total_cost():
+@pytest.mark.parametrize("accounting", ["lease", "paper"])
+@pytest.mark.parametrize("enforce", ["admit", "discard", "cancel"])
+def test_rewards_add_up_to_the_total_cost(accounting, enforce):
+    settings = {"cost.accounting": accounting, "cloud.enforce": enforce}
     for one_per_slot in (False, True):
-        env = make(discount=1.0, one_decision_per_slot=one_per_slot)
+        env = make(settings, discount=1.0, one_decision_per_slot=one_per_slot)
         rows = play(env, random_actions(env))
         assert rows[-1][2]  # the target was reached
         assert -sum(row[1] for row in rows) == pytest.approx(rows[-1][4]["total_cost"])

@@ -133,17 +133,20 @@ def test_costs_of_steps_add_up_to_the_total_cost(shaped, one_decision_per_slot):
     assert sum(row[4]["cost"] for row in rows) == pytest.approx(env.simulator.totals()["total_cost"])
 
 
-def test_a_grant_is_charged_and_credited_at_once():
+@pytest.mark.parametrize("accounting", ["lease", "paper"])
+def test_a_grant_is_charged_and_credited_at_once(accounting):
     """A grant pays worth * prospect - (compute + send + slots); slots until its upload arrives pay 0."""
-    env = make()
+    env = make({"cost.accounting": accounting})
     _, info = env.reset(seed=2)
     edge = info["edge"]
     _, reward, _, _, info = env.step(np.int64(1))
     (timeline,) = env.simulator.timelines.values()
     ledger = env.simulator.ledger
     slots = int(timeline.arrives_at / 0.05) + 1  # granted in slot 0, a slot has 0.05 s
-    cost = sum(r.total_compute_s for r in timeline.rounds) / ledger.compute_unit_s
-    cost += sum(r.total_send_s for r in timeline.rounds) / ledger.send_unit_s + slots
+    rounds = timeline.rounds
+    charged = (1, 1) if accounting == "lease" else (slots / len(rounds), 1 / len(rounds))
+    cost = charged[0] * sum(r.total_compute_s for r in rounds) / ledger.compute_unit_s
+    cost += charged[1] * sum(r.total_send_s for r in rounds) / ledger.send_unit_s + slots
     learning = env._learning
     model = learning.train(edge, learning.initial, len(timeline.rounds)) * np.float32(0.7)  # staleness 0
     gain = env.yardstick.worth * learning.progress(model)

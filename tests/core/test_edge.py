@@ -7,6 +7,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hiflash.core.aggregation import Krum, combine_clients
 from hiflash.core.edge import Edge, EdgeRules, Workload
@@ -24,6 +26,7 @@ from hiflash.messages import (
     Progress,
     Promise,
     Received,
+    Recluster,
     Refuse,
     Report,
     Round,
@@ -194,6 +197,35 @@ def test_clients_per_round_draws_anew_every_round_and_lease():
     counts = [sum(c in edge.participants(k, 0) for k in range(1000)) for c in range(10)]
     # 300 expected of each, deviation sqrt(1000 * 0.3 * 0.7) = 14.5; 5 of them is 73
     assert all(abs(count - 300) < 73 for count in counts)
+
+
+@given(st.integers(0, 60), st.floats(0.001, 0.999), st.integers(0, 2**32))
+def test_a_share_of_an_uneven_cluster_is_rounded_up(clients, share, lease):
+    edge = make(clients=range(clients), clients_per_round=share)
+    drawn = edge.participants(lease, 0)
+    assert set(drawn) <= set(range(clients))
+    assert len(set(drawn)) == len(drawn)
+    assert share * clients - 1e-6 <= len(drawn) < share * clients + 1
+    assert len(drawn) >= min(1, clients)
+
+
+@pytest.mark.parametrize(
+    ("share", "clients", "expected"),
+    [(0.5, 10, 5), (0.5, 7, 4), (0.5, 1, 1), (0.28, 25, 7), (0.1, 3, 1), (0.9, 3, 3), (1 / 3, 9, 3)],
+)
+def test_a_share_draws_as_many_as_its_number(share, clients, expected):
+    by_share = make(clients=range(clients), clients_per_round=share)
+    by_number = make(clients=range(clients), clients_per_round=expected)
+    assert by_share.participants(4, 2) == by_number.participants(4, 2)
+    assert len(by_share.participants(4, 2)) == expected
+
+
+def test_a_share_follows_the_cluster():
+    edge = make(clients=range(6), clients_per_round=0.5)
+    assert len(edge.participants(1, 0)) == 3
+    edge.handle(Recluster((1, 2, 3), {}, None, 0.0))
+    assert len(edge.participants(2, 0)) == 2  # of 0, 4 and 5
+    assert set(edge.participants(2, 0)) <= {0, 4, 5}
 
 
 @pytest.mark.parametrize("per_round", [None, 3, 4, 100])

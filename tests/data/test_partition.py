@@ -77,7 +77,7 @@ def test_noniid_reports_no_overlap_where_none_is_needed_and_some_where_it_is() -
     assert deal("noniid1", y, 1).overlap == 0.5
 
 
-@given(labelled(), st.sampled_from(["iid", "noniid1", "dirichlet", "quantity"]))
+@given(labelled(), st.sampled_from(["iid", "noniid1", "noniid1-balanced", "dirichlet", "quantity"]))
 def test_the_same_stream_gives_the_same_parts(case: tuple[np.ndarray, int, int], name: str) -> None:
     first, second = deal(name, *case), deal(name, *case)
     assert all(np.array_equal(a, b) for a, b in zip(first.indices, second.indices, strict=True))
@@ -85,7 +85,7 @@ def test_the_same_stream_gives_the_same_parts(case: tuple[np.ndarray, int, int],
 
 def test_another_stream_gives_other_parts() -> None:
     y = np.arange(1000) % 10
-    for name in ("iid", "noniid2", "dirichlet", "quantity"):
+    for name in ("iid", "noniid2", "noniid2-balanced", "dirichlet", "quantity"):
         assert any(
             not np.array_equal(a, b)
             for a, b in zip(deal(name, y, 10).indices, deal(name, y, 10, seed=1).indices, strict=True)
@@ -145,6 +145,13 @@ def test_fewer_clients_than_writers_take_the_first_writers() -> None:
         ("iid", -1, None, "at least 1 client"),
         ("noniid3", 1, None, r"noniid2 or less"),
         ("noniid2", 4, None, "1 samples each, too few for 2 classes"),
+        (
+            "noniid3-balanced",
+            2,
+            None,
+            r"3 classes per client, but the .* holds 2 .* noniid2-balanced or less",
+        ),
+        ("noniid2-balanced", 3, None, "3 clients need 6 shards, and the 2 classes have samples for 4"),
     ],
 )
 def test_impossible_partitions_are_refused(name: str, clients: int, writers: Any, message: str) -> None:
@@ -162,6 +169,12 @@ def test_impossible_partitions_are_refused(name: str, clients: int, writers: Any
         ("Dirichlet", "Did you mean 'dirichlet0.5'"),
         ("dirichlet-1", "Known: iid"),
         ("dirichletnan", "Known: iid"),
+        ("noniid2balanced", "Did you mean 'noniid2-balanced'"),
+        ("noniid-balanced", "Did you mean 'noniid2-balanced'"),
+        ("noniid0-balanced", "Did you mean 'noniid2-balanced'"),
+        ("noniid-balanced2", "Did you mean 'noniid2-balanced'"),
+        ("iid-balanced", "unknown partition 'iid-balanced'"),
+        ("noniid2-", "Did you mean 'noniid2'"),
         ("writers", "Did you mean 'writer'"),
         ("", "Known: iid"),
         ("iid\n", "Known: iid"),
@@ -178,6 +191,7 @@ def test_the_listed_names_can_be_used() -> None:
     assert [parse_name(name)[0] for name in usual_names()] == [
         "iid",
         "noniid",
+        "noniid-balanced",
         "dirichlet",
         "quantity",
         "group",
@@ -185,6 +199,7 @@ def test_the_listed_names_can_be_used() -> None:
     ]
     assert parse_name("dirichlet") == parse_name("dirichlet0.5") == ("dirichlet", 0.5)
     assert parse_name("noniid12") == ("noniid", 12.0)
+    assert parse_name("noniid12-balanced") == ("noniid-balanced", 12.0)
 
 
 def test_own_parts_are_sorted_and_their_overlap_reported() -> None:

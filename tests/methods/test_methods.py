@@ -34,6 +34,7 @@ SOME: dict[str, dict[str, Any]] = {
     "hierfavg": {},
     "hifl": {},
     "hiflash": {},
+    "hidelta": {},
 }
 
 
@@ -179,3 +180,36 @@ def test_costs_of_all_methods_have_the_same_unit() -> None:
         units.add(federation.engine(lambda *_: None).world.cost_unit_s)
         federation.close()
     assert len(units) == 1
+
+
+def test_hidelta_is_hifl_with_the_settings_it_names(run_tiny: Run) -> None:
+    """The recipe has no code of its own: the same settings given to HiFL are the same run."""
+    settings = {
+        "federation.association": "heterogeneity",
+        "edge.clients_per_round": 0.5,
+        "cloud.mixing": "delta",
+        "cloud.alpha": 1.0,
+        "cloud.momentum": 0.5,
+        "cloud.threshold": 2,
+    }
+    assert METHODS["hidelta"].settings == settings
+    named, spelled = run_tiny("hidelta"), run_tiny("hifl", **settings)
+    assert named.digest == spelled.digest
+    assert named.staleness["max"] <= 2
+    # An edge of n clients asks ceil(n / 2) of them in every round.
+    assert named.client_uploads < run_tiny("hidelta", **{"edge.clients_per_round": "all"}).client_uploads
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("fedavgm", {"cloud.momentum": 0.5}),
+        ("hierfavg", {"cloud.optimizer": "momentum", "cloud.momentum": 0.5}),
+        ("hifl", {"cloud.mixing": "delta", "cloud.alpha": 1.0, "cloud.momentum": 0.5, "cloud.threshold": 2}),
+    ],
+)
+def test_baselines_with_the_same_momentum_are_settings_alone(
+    method: str, settings: dict[str, Any], run_tiny: Run
+) -> None:
+    without = run_tiny(method, **{**settings, "cloud.momentum": 0.0})
+    assert run_tiny(method, **settings).digest != without.digest

@@ -49,7 +49,7 @@ class EdgeMachine(RuleBasedStateMachine):
     @initialize(
         rounds=st.sampled_from([[1], [2], [3], [1, 2, 3]]),
         redraw=st.sampled_from(["setup", "grant"]),
-        per_round=st.sampled_from([None, 1, 3]),
+        per_round=st.sampled_from([None, 1, 3, 0.5]),
         quorum=st.sampled_from([0.2, 0.6, 1.0]),
         asks=st.booleans(),
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hiflash.report.agent_figures import draw_sigma, draw_threshold_boxes
 from hiflash.report.evaluation import evaluation_tables, markdown, tables_of, verdicts
-from hiflash.report.evaluation_figures import draw_evaluation
+from hiflash.report.evaluation_figures import _normalised, draw_evaluation
 from hiflash.study.policies.summary import judge, table
 
 COSTS = {"random": 200.0, "fixed-0": 130.0, "fixed-2": 120.0, "agent": 90.0}
@@ -89,6 +89,25 @@ def test_the_page_has_tables_verdicts_and_what_is_missing(told: dict[str, Any]) 
     assert "| agent | 0.0% | 50.0% |" in refused
     assert "random" not in refused
     assert "check-ins not admitted" not in page
+
+
+def test_one_seed_is_not_called_a_mean(told: dict[str, Any]) -> None:
+    several = markdown(told)
+    assert "Seeds 0, 1; mean±deviation of the sample. The best" in several
+    assert "## heterogeneity-aware, admit, static: to 90% accuracy, mean±deviation over seeds" in several
+    assert "edges from the fastest to the slowest; mean over seeds" in several
+    rows = [row(policy, "static", 0) for policy in COSTS]
+    alone = markdown({**told, **table(rows), "conditions": {}, "comparisons": {}, "seeds": [0]})
+    assert "Seed 0 alone. The best" in alone
+    assert "## heterogeneity-aware, admit, static: to 90% accuracy, one seed" in alone
+    assert "edges from the fastest to the slowest; one seed" in alone
+    assert "mean" not in alone
+
+
+def test_nothing_is_named_after_a_method_with_another_association(told: dict[str, Any]) -> None:
+    figure = _normalised(tables_of(told)["aware-admit"], ["static"], "x")
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["random thresholds", "learned thresholds"]
 
 
 def test_figures_are_saved_for_every_condition(told: dict[str, Any], tmp_path: Path) -> None:

@@ -59,6 +59,19 @@ def test_the_table_says_what_was_varied_and_what_came_of_it(cells: list[dict[str
     assert ["0.5", "-", "40.0±0.0%", "0/2", "-", "-", "-"] in lines
 
 
+def test_titles_say_how_many_seeds_are_behind_the_numbers(
+    cells: list[dict[str, Any]], drawn: list[Figure]
+) -> None:
+    alone = [cell for cell in cells if cell["seed"] == 1]
+    said = [str(sweep_tables(some, "communications", 80)[0].title) for some in (cells, alone)]
+    where = "HiFL on mnist5k, noniid2: to 90% accuracy, by communications"
+    assert said == [f"{where}, mean over seeds", f"{where}, one seed (1)"]
+    for some in (cells, alone):
+        draw_sweep(some, "communications", Path("x"))
+    ends = [figure.get_suptitle().rpartition(" (")[2] for figure in drawn]
+    assert ends == ["mean of 2 seeds)", "one seed)"]
+
+
 def test_one_setting_is_a_line_with_gaps_where_the_target_was_not_reached(
     cells: list[dict[str, Any]], drawn: list[Figure]
 ) -> None:

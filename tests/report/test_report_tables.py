@@ -139,9 +139,26 @@ def test_targets_that_nobody_reached_are_named_once(make_result: MakeResult) -> 
 def test_every_partition_has_tables_of_its_own(make_result: MakeResult) -> None:
     cells = [make_result(), make_result(partition="iid"), make_result("centralized", every=0)]
     titles = [text.splitlines()[0].strip() for text in _compared(cells)]
-    assert titles[0] == "mnist5k, noniid2: to 90% accuracy, mean over seeds"
+    assert titles[0] == "mnist5k, noniid2: to 90% accuracy, one seed (0)"
     assert [title.partition(":")[0] for title in titles] == ["mnist5k, noniid2"] * 3 + ["mnist5k, iid"] * 3
     assert len(_compared([make_result("centralized", every=0)])) == 1
+
+
+def test_titles_say_how_many_seeds_are_behind_the_numbers(make_result: MakeResult) -> None:
+    def titles(*cells: Any) -> list[str]:
+        return [text.splitlines()[0].strip().partition(": ")[2] for text in _compared(list(cells))]
+
+    assert titles(make_result(seed=4), make_result("fedavg", seed=4)) == [
+        "to 90% accuracy, one seed (4)",
+        "to every target, one seed (4)",
+        "whole runs, one seed (4)",
+    ]
+    assert titles(make_result(seed=0), make_result(seed=1), make_result("fedavg", seed=0)) == [
+        "to 90% accuracy, mean over seeds",
+        "to every target, mean±deviation over seeds",
+        "whole runs, mean over seeds",
+    ]
+    assert titles(make_result(seed=0), make_result("fedavg", seed=1))[0] == "to 90% accuracy, one seed each"
 
 
 def test_labels_keep_the_order_given(make_result: MakeResult) -> None:

@@ -71,6 +71,7 @@ def test_every_other_method_runs_deployed_and_ends_with_the_digest_of_its_journa
         {"wan.upload": "topk", "wan.download": "topk", "wan.topk": 0.2},
         {"wan.upload": "int8", "wan.download": "fp16"},
         {"edge.aggregate": "median"},
+        {"cost.accounting": "paper"},
         {"client.algorithm": "scaffold"},
         {"client.algorithm": "feddyn", "cloud.enforce": "cancel"},
         {"client.algorithm": "function", "client.function": "tiny:train_named", "client.extra_values": 2},
@@ -140,7 +141,8 @@ def test_a_snapshot_journal_forgets_and_still_ends_with_its_digest(tmp_path):
         ({"serve.data": "own", "federation.association": "heterogeneity"}, "needs the labels"),
         ({"method": "fedavg", **SMALL, "serve.keep_client_updates": False}, "keep_client_updates"),
         ({"edge.clients_per_round": 1, "serve.keep_client_updates": False}, "keep_client_updates"),
-        ({"federation.edges": 4, "serve.keep_client_updates": False}, "edge 0 has one client"),
+        ({"edge.clients_per_round": 0.5, "serve.keep_client_updates": False}, "a round of edge 0 has one"),
+        ({"federation.edges": 4, "serve.keep_client_updates": False}, "a round of edge 0 has one client"),
     ],
 )
 def test_what_cannot_be_deployed_says_why(settings, said, tmp_path):

@@ -36,7 +36,7 @@ def verdict(status: str, reason: str = "", staleness: int = 0) -> Verdict:
 
 def run_lease(books: Ledger, rounds: int = 2) -> None:
     timeline = two_rounds()
-    books.granted(grant(), timeline.arrives_at, timeline.total_compute_s)
+    books.granted(grant(), timeline.arrives_at, timeline.total_compute_s, 2)
     for timing in timeline.rounds[:rounds]:
         books.round_done(1, 6, timing)
 
@@ -89,7 +89,7 @@ def test_a_discarded_upload_is_a_communication_whose_steps_are_wasted() -> None:
 def test_a_cancelled_lease_pays_for_the_rounds_it_did_and_is_no_communication() -> None:
     books = ledger()
     run_lease(books, rounds=1)
-    books.settle(1, applied=False)
+    books.settle(1, applied=False, now=2.0)
     assert (books.communications, books.wan_bytes_up) == (0, 0)
     assert (books.client_steps, books.wasted_client_steps) == (6, 6)
     assert (books.compute_cost, books.send_cost) == (0.75, 0.25)
@@ -103,7 +103,7 @@ def test_a_buffered_upload_is_settled_when_its_round_is() -> None:
     assert books.costs(3.6)["compute_cost"] == 1.5
     assert books.applied == [0, 0]
     assert books.thresholds == {}
-    books.settle(1, applied=True)
+    books.settle(1, applied=True, now=2.0)
     assert books.applied == [1, 0]
     assert books.costs(3.6)["compute_cost"] == 1.5
 

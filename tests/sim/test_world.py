@@ -45,3 +45,11 @@ def test_what_a_round_takes_does_not_depend_on_what_was_asked_before() -> None:
     seen: list[Timeline] = [asked.timeline(edge, 1, now) for now in (3.0, 3.5, 4.0, 4.5)]
     assert seen[1] == world().timeline(edge, 1, 3.5)
     assert seen[3] == world().timeline(edge, 1, 4.5)
+
+
+def test_an_edge_declares_the_work_of_the_share_that_takes_part() -> None:
+    """0.5 of 2 clients is 1: half of 0.125 + 0.25 s of computing and of 0.5 + 0.25 s of sending."""
+    declared = world().estimates(0, 0.5)
+    assert (declared.compute_s, declared.send_s) == (0.1875, 0.375)
+    assert world().estimates(0, 0.6) == world().estimates(0, None)  # rounded up to both
+    assert world().estimates(0, 1) == declared

@@ -17,6 +17,8 @@ CPU = torch.device("cpu")
     [
         ("lenet", (1, 28, 28), 10, 21_840),
         ("femnist_cnn", (1, 28, 28), 62, 214_590),
+        ("cnn", (3, 32, 32), 10, 65_962),  # 3*16*25 + 16 + 16*32*25 + 32 + (32*5*5)*64 + 64 + 64*10 + 10
+        ("cnn", (1, 28, 28), 10, 46_730),  # 1*16*25 + 16 + 16*32*25 + 32 + (32*4*4)*64 + 64 + 64*10 + 10
         ("resnet", (3, 32, 32), 10, 3_504_554),
         ("resnet18", (3, 32, 32), 10, 11_173_962),
         ("mlp", (42,), 2, 4_898),  # 42 * 64 + 64 + 64 * 32 + 32 + 32 * 2 + 2
@@ -44,6 +46,9 @@ def test_the_lstm_takes_windows_of_tokens_of_any_length() -> None:
 def test_a_model_that_does_not_fit_the_data_is_explained() -> None:
     with pytest.raises(ConfigError, match=r"lenet does not take samples of shape \(3, 32, 32\)"):
         build_model(MODELS["lenet"], None, (3, 32, 32), 10)
+    for shape in ((3, 15, 32), (42,)):  # a side of 15 leaves nothing after two convolutions and poolings
+        with pytest.raises(ConfigError, match="cnn does not take samples of shape"):
+            build_model(MODELS["cnn"], None, shape, 10)
 
 
 def test_initial_weights_depend_on_the_seed_alone() -> None:

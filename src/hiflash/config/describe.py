@@ -24,7 +24,7 @@ def describe_method(method: str) -> dict[str, str]:
     parts: dict[str, str] = {"association": "none (flat)" if flat else config.federation.association}
     if not flat:
         rounds = "/".join(str(count) for count in edge.edge_rounds)
-        parts["edge"] = f"{edge.clients_per_round} clients x {rounds} rounds"
+        parts["edge"] = f"{_clients(edge.clients_per_round)} clients x {rounds} rounds"
     if asynchronous:
         most = "" if cloud.concurrency == "none" else f" ({cloud.concurrency} at a time)"
         weighted = f" ({cloud.alpha:g}, {cloud.weighting})" if _is_weighted(config) else ""
@@ -64,6 +64,15 @@ def _keys_of(sections: Sequence[str], part: Part) -> list[str]:
     """Return the keys that a part uses: its own, and those of other parts in the same sections."""
     names = [*(key.name for key in part.keys), *part.reads]
     return [f"{section}.{name}" for section in sections for name in names]
+
+
+def _clients(wanted: float | str) -> str:
+    """Return the clients of an edge round in words: all, 5, 50% of the.
+
+    >>> [_clients(wanted) for wanted in ("all", 5, 0.5)]
+    ['all', '5', '50% of the']
+    """
+    return f"{wanted:.0%} of the" if isinstance(wanted, float) else str(wanted)
 
 
 def _is_weighted(config: Config) -> bool:

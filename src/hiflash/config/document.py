@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hiflash.config.tree import describe_keys
 from hiflash.core.registry import Part
+from hiflash.data.partition import usual_name
 from hiflash.methods.kinds import KINDS, Kind
 
 __all__ = ["keys_table", "kinds_table", "parts_table"]
@@ -25,7 +26,7 @@ def parts_table(word: str) -> str:
     """Return a Markdown table of all parts of a kind: meaning and keys."""
     kind = KINDS[word]
     head = " and ".join(f"`{key}`" for key in kind.keys)
-    rows = [(f"`{_shown(part)}`", part.about, _keys(kind, part)) for part in kind.parts.values()]
+    rows = [(f"`{usual_name(part)}`", part.about, _keys(kind, part)) for part in kind.parts.values()]
     return _table((head, "What it names", "Keys"), rows)
 
 
@@ -38,10 +39,6 @@ def kinds_table() -> str:
         keys = ", ".join(f"`{key}`" for key in kind.keys)
         rows.append((f"`{kind.word}`", keys, f"`make({kind.arguments})`", returns))
     return _table(("Kind", "Chosen by", "Made by", "Returns"), rows)
-
-
-def _shown(part: Part) -> str:
-    return f"{part.name}{part.number.default}" if part.number else part.name
 
 
 def _keys(kind: Kind, part: Part) -> str:

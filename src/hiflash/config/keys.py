@@ -28,6 +28,7 @@ __all__ = [
     "Seconds",
     "Section",
     "Share",
+    "ShareInside",
     "ShareOpen",
     "allowed",
     "as_tuple",
@@ -100,6 +101,7 @@ Positive = Annotated[float, Field(gt=0, le=1e12)]
 Factor = Annotated[float, Field(ge=0, le=1e6)]
 Share = Annotated[float, Field(gt=0, le=1)]
 ShareOpen = Annotated[float, Field(ge=0, lt=1)]
+ShareInside = Annotated[float, Field(gt=0, lt=1)]
 Seconds = Annotated[float, Field(ge=1e-6, le=1e12)]
 # Seconds between two events of the simulation: below 1e-4 the simulator would do nothing else.
 Event = Annotated[float, Field(ge=1e-4, le=1e12)]

@@ -15,6 +15,7 @@ from hiflash.config.keys import (
     Positive,
     Seconds,
     Share,
+    ShareInside,
     ShareOpen,
     as_tuple,
     setting,
@@ -83,7 +84,9 @@ class EdgeSection(Aggregation):
         Field(min_length=1, max_length=1000),
     ] = setting((1, 2, 3), "H, each edge draws its number of edge rounds from these")
     redraw: Literal["setup", "grant"] = setting("setup", "when H is drawn")
-    clients_per_round: Count | Literal["all"] = setting("all", "clients drawn for each edge round")
+    clients_per_round: Count | ShareInside | Literal["all"] = setting(
+        "all", "clients drawn for each edge round: a number, a share of the cluster (rounded up), or all"
+    )
     deadline_s: Seconds | NoneOr = setting("none", "virtual seconds after which a round closes")
     quorum: Share = setting(0.5, "share of a round's clients that must deliver a usable model")
 

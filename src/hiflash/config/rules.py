@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from hiflash.core.edge import taking_part
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.registry import aggregate, chosen, with_keys
 
@@ -62,10 +63,13 @@ def _enough_participants(config: Config) -> str | None:
 
 
 def _edge_can_aggregate(config: Config) -> str | None:
-    edge = config.edge
-    if edge.clients_per_round != "all":
-        return _can_aggregate(config, "edge", edge.clients_per_round, "edge.clients_per_round")
-    return _can_aggregate(config, "edge", config.federation.clients, "federation.clients")
+    wanted, clients = config.edge.clients_per_round, config.federation.clients
+    if wanted == "all":
+        return _can_aggregate(config, "edge", clients, "federation.clients")
+    if wanted < 1:  # what counts is the cluster, and the largest one has all clients
+        most = taking_part(wanted, clients)
+        return _can_aggregate(config, "edge", most, f"edge.clients_per_round = {wanted} of all clients")
+    return _can_aggregate(config, "edge", int(wanted), "edge.clients_per_round")
 
 
 def _cloud_can_aggregate(config: Config) -> str | None:

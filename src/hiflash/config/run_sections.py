@@ -20,6 +20,7 @@ from hiflash.config.keys import (
     ShareOpen,
     setting,
 )
+from hiflash.data.partition import NAME
 from hiflash.methods.kinds import KINDS
 
 __all__ = [
@@ -122,10 +123,10 @@ class DataSection(PartSection):
     name: Annotated[str, OneOf(KINDS["dataset"].parts)] | Literal["none", "own"] = setting(
         "mnist5k", 'dataset; none goes with trainer = "none"'
     )
-    partition: Annotated[str, Field(pattern=r"^[a-z][a-z_]*[0-9.]*$", max_length=80)] = setting(
+    partition: Annotated[str, Field(pattern=f"^{NAME}$", max_length=80)] = setting(
         "noniid2",
         "how samples are dealt to clients",
-        allowed='"iid", "noniid2", "dirichlet0.5", "quantity", "group", "writer", ...',
+        allowed='"iid", "noniid2", "noniid2-balanced", "dirichlet0.5", "quantity", "group", "writer", ...',
     )
     dir: Annotated[str, Field(max_length=4096)] = setting(
         "", "folder with the datasets (or HIFLASH_DATA)", allowed="a folder"
@@ -150,10 +151,14 @@ class ModelSection(PartSection):
 
 
 class CostSection(Section):
-    """Weights of computing and sending in the total cost; time has weight 1."""
+    """What work costs: weights of computing and sending (time has weight 1), and how leases are charged."""
 
     compute_weight: Factor = setting(1.0, "sigma1, weight of computing")
     send_weight: Factor = setting(1.0, "sigma2, weight of sending")
+    accounting: Literal["lease", "paper"] = setting(
+        "lease",
+        "charge a lease for its work, or for an edge round in every running slot as the paper does",
+    )
 
 
 class RaySection(Section):

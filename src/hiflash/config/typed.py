@@ -112,8 +112,8 @@ class EdgeSettings(TypedDict, total=False):
     """H, each edge draws its number of edge rounds from these"""
     redraw: Literal["setup", "grant"]
     """when H is drawn"""
-    clients_per_round: int | Literal["all"]
-    """clients drawn for each edge round"""
+    clients_per_round: int | float | Literal["all"]
+    """clients drawn for each edge round: a number, a share of the cluster (rounded up), or all"""
     deadline_s: float | Literal["none"]
     """virtual seconds after which a round closes"""
     quorum: float
@@ -311,17 +311,19 @@ class DataSettings(TypedDict, total=False):
 class ModelSettings(TypedDict, total=False):
     """The section `model`: The model."""
 
-    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "resnet", "resnet18", "mlp", "char_lstm"] | str
+    name: Literal["auto"] | Literal["lenet", "femnist_cnn", "cnn", "resnet", "resnet18", "mlp", "char_lstm"] | str
     """model; auto takes the dataset's"""
 
 
 class CostSettings(TypedDict, total=False):
-    """The section `cost`: Weights of computing and sending in the total cost; time has weight 1."""
+    """The section `cost`: What work costs: weights of computing and sending (time has weight 1), and how leases are charged."""
 
     compute_weight: float
     """sigma1, weight of computing"""
     send_weight: float
     """sigma2, weight of sending"""
+    accounting: Literal["lease", "paper"]
+    """charge a lease for its work, or for an edge round in every running slot as the paper does"""
 
 
 class RaySettings(TypedDict, total=False):
@@ -363,7 +365,7 @@ class ServeSettings(TypedDict, total=False):
 class Settings(TypedDict, total=False):
     """The keys and sections of a configuration, but for those that may also be objects."""
 
-    method: Literal["centralized", "fedavg", "fedprox", "scaffold", "feddyn", "fednova", "fedavgm", "fedadam", "fedyogi", "tifl", "fedasync", "fedbuff", "fedat", "hierfavg", "hifl", "hiflash"] | str
+    method: Literal["centralized", "fedavg", "fedprox", "scaffold", "feddyn", "fednova", "fedavgm", "fedadam", "fedyogi", "tifl", "fedasync", "fedbuff", "fedat", "hierfavg", "hifl", "hiflash", "hidelta"] | str
     """which recipe runs"""
     seed: int
     """names every random stream"""

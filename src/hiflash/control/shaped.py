@@ -106,14 +106,8 @@ class ShapedStalenessEnv(StalenessEnv):
         """
         if self._learning is None:
             return 0.0
-        ledger, prices = self.simulator.ledger, self.simulator.ledger.prices
-        running = [self.simulator.timelines[lease] for lease in self._cloud.leases]
-        compute_s = sum(timeline.total_compute_s for timeline in running)
-        send_s = sum(timing.total_send_s for timeline in running for timing in timeline.rounds)
-        slots = max((ledger.slot(timeline.arrives_at) + 1 for timeline in running), default=self._slot)
-        bill = prices.compute_weight * (ledger.compute_cost + compute_s / ledger.compute_unit_s)
-        bill += prices.send_weight * (ledger.send_cost + send_s / ledger.send_unit_s) + slots
-        return bill - self._charged
+        running = {lease: self.simulator.timelines[lease] for lease in self._cloud.leases}
+        return self.simulator.ledger.cost_when_done(running, self._slot) - self._charged
 
     def _state(self) -> State:
         features = super()._state().reshape(FEATURES, -1)

@@ -238,6 +238,7 @@ class Training:
             "edges": self.config.federation.edges,
             "compute_weight": self.config.cost.compute_weight,
             "send_weight": self.config.cost.send_weight,
+            "accounting": self.config.cost.accounting,
             "episodes": self.settings.episodes,
             "check_cost": min(check["cost"] for check in found),
         }

@@ -41,7 +41,7 @@ from hiflash.messages import (
 )
 from hiflash.seeding import once
 
-__all__ = ["Aggregate", "Edge", "EdgeRules", "Workload", "Workloads"]
+__all__ = ["Aggregate", "Edge", "EdgeRules", "Workload", "Workloads", "taking_part"]
 
 Aggregate = Callable[[Sequence[ClientUpdate], int, Weights], tuple[Weights, Sequence[int]] | None]
 """Takes updates, the number that must be usable, and their base model. Returns a model and its clients."""
@@ -80,19 +80,33 @@ class EdgeRules:
 
     `least` is the smallest number of models that the aggregation rule accepts. `gathers` says what becomes of
     the arrays that clients send beside their models. Without `trains` a round has no assignments: only its
-    timing counts.
+    timing counts. `clients_per_round` is a number of clients, a share of the cluster below 1, or None for
+    all (`taking_part`).
     """
 
     edge_rounds: tuple[int, ...]
     seed: int
     redraw: str = "setup"
-    clients_per_round: int | None = None
+    clients_per_round: float | None = None
     deadline_s: float = math.inf
     quorum: float = 1.0
     least: int = 1
     asks_between_rounds: bool = False
     trains: bool = True
     gathers: str = "sum"
+
+
+def taking_part(wanted: float | None, clients: int) -> int:
+    """Return how many of a cluster's clients take part in an edge round; a share is rounded up.
+
+    >>> [taking_part(0.5, clients) for clients in (1, 2, 5, 10)], taking_part(5, 3), taking_part(None, 3)
+    ([1, 1, 3, 5], 3, 3)
+    """
+    if wanted is None:
+        return clients
+    if wanted < 1:
+        wanted = math.ceil(wanted * clients - 1e-9)  # 0.28 * 25 is a bit over 7
+    return min(int(wanted), clients)
 
 
 class Edge(Stateful):
@@ -178,8 +192,8 @@ class Edge(Stateful):
 
     def participants(self, lease_id: int, index: int) -> tuple[int, ...]:
         """Return the clients of one edge round, in order."""
-        wanted = self.rules.clients_per_round
-        if wanted is None or wanted >= len(self.everyone):
+        wanted = taking_part(self.rules.clients_per_round, len(self.everyone))
+        if wanted == len(self.everyone):
             return self.everyone
         stream = once(self.rules.seed, "clients", self.edge, lease_id, index)
         chosen = stream.choice(self.everyone, size=wanted, replace=False)

@@ -13,8 +13,10 @@ import numpy as np
 
 from ..core.registry import Key, Part, by_name
 from ..errors import DataError
+from .shards import deal_shards
 
 __all__ = [
+    "NAME",
     "PARTITIONS",
     "Partition",
     "Samples",
@@ -22,10 +24,13 @@ __all__ = [
     "own_indices",
     "parse_name",
     "partition",
+    "split_name",
+    "usual_name",
     "usual_names",
 ]
 
-_NAME = re.compile(r"([a-z][a-z_]*)([0-9.]*)")
+NAME = r"([a-z][a-z_]*)([0-9.]*)(-[a-z]+)?"  # a number stands before the suffix: noniid2-balanced
+_NAME = re.compile(NAME)
 _NUMBERS = {int: re.compile(r"[1-9]\d{0,5}"), float: re.compile(r"\d+(?:\.\d+)?")}
 
 
@@ -118,14 +123,33 @@ def label_counts(y: np.ndarray, indices: Sequence[np.ndarray], classes: int) -> 
 
 def usual_names() -> list[str]:
     """Return the name of every partition, with its usual number if it takes one."""
-    return [f"{name}{part.number.default if part.number else ''}" for name, part in PARTITIONS.items()]
+    return [usual_name(part) for part in PARTITIONS.values()]
+
+
+def usual_name(part: Part) -> str:
+    """Return the name of a partition with its usual number, if it takes one.
+
+    >>> usual_name(PARTITIONS["noniid-balanced"])
+    'noniid2-balanced'
+    """
+    stem, dash, suffix = part.name.partition("-")
+    return f"{stem}{part.number.default if part.number else ''}{dash}{suffix}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return the part that a name chooses and the number in it, as text: empty strings if it has none.
+
+    >>> split_name("noniid2-balanced"), split_name("iid"), split_name("2")
+    (('noniid-balanced', '2'), ('iid', ''), ('', ''))
+    """
+    match = _NAME.fullmatch(name)
+    return (match[1] + (match[3] or ""), match[2]) if match else ("", "")
 
 
 def parse_name(name: str) -> tuple[str, float]:
     """Return kind and number of a partition name (0 if it has none), or raise `DataError`."""
-    match = _NAME.fullmatch(name)
-    part = PARTITIONS.get(match[1]) if match else None
-    text = match[2] if match else ""
+    kind, text = split_name(name)
+    part = PARTITIONS.get(kind)
     if part is not None and part.number is None and not text:
         return part.name, 0.0
     if part is not None and part.number is not None:
@@ -139,8 +163,9 @@ def parse_name(name: str) -> tuple[str, float]:
                     f"partition '{name}': the number must lie in {key.low:g}..{key.high:g}, got {value:g}."
                 )
             return part.name, value
-    close = difflib.get_close_matches(name.lower().replace("-", ""), usual_names(), 1, 0.5)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
+    by_spelling = {known.replace("-", ""): known for known in usual_names()}
+    close = difflib.get_close_matches(name.lower().replace("-", ""), by_spelling, 1, 0.5)
+    hint = f" Did you mean '{by_spelling[close[0]]}'?" if close else ""
     raise DataError(f"unknown partition '{name}'.{hint} Known: {', '.join(usual_names())}.")
 
 
@@ -264,6 +289,12 @@ PARTITIONS = by_name(
         "noniid",
         "k random classes per client (noniid1, noniid2, ...), equal sizes",
         _by_classes,
+        number=CLASSES,
+    ),
+    Part(
+        "noniid-balanced",
+        "k shards of different classes per client (noniid1-balanced, ...); every sample once",
+        deal_shards,
         number=CLASSES,
     ),
     Part(

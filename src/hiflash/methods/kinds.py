@@ -5,7 +5,6 @@ A new kind is a table of parts beside their code, a row here, and a key in a sec
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from hiflash.core.selection import SELECTIONS
 from hiflash.core.thresholds.agent import AgentPolicy
 from hiflash.core.weighting import WEIGHTINGS
 from hiflash.data.datasets import DATASETS
-from hiflash.data.partition import PARTITIONS
+from hiflash.data.partition import PARTITIONS, split_name
 from hiflash.data.poison import LABEL_FLIP
 from hiflash.methods.models import MODELS
 from hiflash.methods.tasks import TASKS
@@ -62,7 +61,7 @@ class Kind:
         """
         if not isinstance(value, str):
             return None
-        name = re.sub(r"[0-9.]+$", "", value) if self.word == "partition" else value
+        name = split_name(value)[0] if self.word == "partition" else value
         return name if name in self.parts else None
 
 

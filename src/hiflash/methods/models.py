@@ -14,6 +14,11 @@ MODELS = by_name(
         "hiflash.train.models:make_femnist_cnn",
     ),
     Part(
+        "cnn",
+        "a small CNN for images, 65,962 parameters at 3x32x32: for CIFAR-10 on a CPU, compiled",
+        "hiflash.train.models:make_cnn",
+    ),
+    Part(
         "resnet",
         "the paper's residual network for 32x32 images: 3,504,554 parameters",
         "hiflash.train.models:make_resnet",

@@ -94,4 +94,15 @@ METHODS: dict[str, Recipe] = {
         "HiFL with heterogeneity-aware association and learned thresholds (Wu et al.)",
         {"federation.association": "heterogeneity", "cloud.threshold": "agent"},
     ),
+    "hidelta": Recipe(
+        "aware clusters, half of each a round, their changes added with momentum (ours, not the paper's)",
+        {
+            "federation.association": "heterogeneity",
+            "edge.clients_per_round": 0.5,
+            "cloud.mixing": "delta",
+            "cloud.alpha": 1.0,
+            "cloud.momentum": 0.5,
+            "cloud.threshold": 2,
+        },
+    ),
 }

@@ -227,7 +227,7 @@ def _title(parts: Parts, what: str, how: str) -> str:
     data = ", ".join(dict.fromkeys(str(cell["data"]) for cell in cells)) or "no results"
     where = f", {next(iter(parts))}" if len(parts) == 1 else ""
     seeds = max((len(group) for groups in parts.values() for group in groups.values()), default=0)
-    return f"{data}{where}: {what}" + (f" ({how.format(seeds)})" if seeds > 1 else "")
+    return f"{data}{where}: {what}" + (f" ({how.format(seeds)})" if seeds > 1 else " (one seed)")
 
 
 def _name_part(axes: Axes, part: str, parts: Sized) -> None:

@@ -18,6 +18,7 @@ from hiflash.report.summary import (
     by_partition,
     common_target,
     is_reference,
+    over_seeds,
     seed_row,
     statistics,
 )
@@ -80,7 +81,7 @@ def _main(groups: Groups, rivals: Groups, target: float | None, where: str) -> G
             cells.append(Text(text, style=_style(mean, measure, best, name)))
         columns.append((MEASURES[measure].head, cells))
     columns.append(("reached", [_share(row) for row in rows.values()]))
-    return Grid(f"{where}: {ends}, mean over seeds", "method", _names(groups), columns)
+    return Grid(f"{where}: {ends}, {over_seeds(groups)}", "method", _names(groups), columns)
 
 
 def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:
@@ -108,9 +109,8 @@ def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:
         names += [Text("seeds that reached it", style="italic"), *_names(rivals)]
         for target in shown:
             cells[target] += [Text(""), *(_share(row) for row in rows[target].values())]
-    several = ", mean±deviation over seeds" if max(map(len, rivals.values())) > 1 else ""
     return Grid(
-        f"{where}: to every target{several}",
+        f"{where}: to every target, {over_seeds(rivals, 'mean±deviation')}",
         "method",
         names,
         [(mark(target, metric), cells[target]) for target in shown],
@@ -128,7 +128,7 @@ def _whole(rivals: Groups, where: str) -> Grid:
         if any(values)
     ]
     columns += _clients(rivals)
-    return Grid(f"{where}: whole runs, mean over seeds", "method", _names(rivals), columns)
+    return Grid(f"{where}: whole runs, {over_seeds(rivals)}", "method", _names(rivals), columns)
 
 
 def _clients(rivals: Groups) -> list[tuple[str, list[Text]]]:

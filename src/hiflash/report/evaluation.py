@@ -21,13 +21,14 @@ _EDGES = {
     "refused_rate": "check-ins refused by the policy",
     "waited_rate": "check-ins not admitted",
 }
-_ORDER = "edges from the fastest to the slowest; mean over seeds"
+_ORDER = "edges from the fastest to the slowest; "
 NOT_POLICIES = (
     "main", "conditions", "comparisons", "seeds", "choice_seeds", "agents", "data", "partition", "target",
     "missing",
 )  # fmt: skip
 """Keys that describe the evaluation; every other key is a policy of its main condition."""
 
+ONE = "one seed"
 _UNREACHED = "* some runs used up their budget below the target; reaching it would have cost more"
 
 
@@ -70,12 +71,11 @@ def _chosen(judged: Mapping[str, Any]) -> str:
 
 def markdown(told: Told) -> str:
     """Return verdicts and tables as a page of Markdown."""
-    seeds, choice = (", ".join(map(str, told[name])) for name in ("seeds", "choice_seeds"))
+    choice = ", ".join(map(str, told["choice_seeds"]))
     lines = [
         f"# Threshold policies on {told['data']}, {told['partition']}, to {_goal(told)}",
         "",
-        f"Seeds {seeds}; mean±deviation of the sample. "
-        + (f"The best fixed threshold is chosen on seeds {choice}." if choice else ""),
+        f"{_reported(told)}. " + (f"The best fixed threshold is chosen on seeds {choice}." if choice else ""),
     ]
     if told["agents"]:
         agents = (f"{name} {each['agent']} ({each['digest'][:12]})" for name, each in told["agents"].items())
@@ -99,12 +99,16 @@ def _grids(told: Told, edges: Sequence[str]) -> Iterator[Grid]:
         for kind in dict.fromkeys(kind for kinds in table.values() for kind in kinds):
             runs = {policy: kinds[kind] for policy, kinds in table.items() if kind in kinds}
             title = condition_title(condition, kind)
-            yield _cost_grid(runs, f"{title}: to {_goal(told)}")
+            many = any(run["runs"] > 1 for run in runs.values())
+            yield _cost_grid(
+                runs, f"{title}: to {_goal(told)}, {'mean±deviation over seeds' if many else ONE}"
+            )
             for name in edges:
                 shares = {policy: run["edges_fast_to_slow"][name] for policy, run in runs.items()}
                 shares = {policy: values for policy, values in shares.items() if any(values)}
                 if shares:
-                    yield _edge_grid(shares, f"{title}: {_EDGES[name]}")
+                    caption = _ORDER + ("mean over seeds" if many else ONE)
+                    yield _edge_grid(shares, f"{title}: {_EDGES[name]}", caption)
 
 
 def _cost_grid(runs: Mapping[str, Any], title: str) -> Grid:
@@ -125,10 +129,16 @@ def _cost_grid(runs: Mapping[str, Any], title: str) -> Grid:
     return Grid(title, "policy", [Text(policy) for policy in runs], columns, caption)
 
 
-def _edge_grid(shares: Mapping[str, Sequence[float]], title: str) -> Grid:
+def _edge_grid(shares: Mapping[str, Sequence[float]], title: str, caption: str) -> Grid:
     edges = max(map(len, shares.values()))
     columns = [(str(rank + 1), [Text(percent(s[rank])) for s in shares.values()]) for rank in range(edges)]
-    return Grid(title, "policy", [Text(policy) for policy in shares], columns, _ORDER)
+    return Grid(title, "policy", [Text(policy) for policy in shares], columns, caption)
+
+
+def _reported(told: Told) -> str:
+    """Return the seeds of the tables, and what their numbers are."""
+    seeds = ", ".join(map(str, told["seeds"]))
+    return f"Seeds {seeds}; mean±deviation of the sample" if len(told["seeds"]) > 1 else f"Seed {seeds} alone"
 
 
 def _goal(told: Told) -> str:

@@ -1,4 +1,8 @@
-"""The figures of an evaluation: cost of every policy, and the paper's normalised cost of HiFL and HiFlash."""
+"""The figures of an evaluation: cost of every policy, and the cost of random and learned thresholds.
+
+The second is the paper's figure of HiFL and HiFlash. Here both have the association of the condition, so that
+only the thresholds differ.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +35,7 @@ _PARTS = {
     "time_cost": ("time (slots)", "#BBBBBB"),
 }
 _SIDES = {"random": "hifl", "agent": "hiflash"}
-_NAMES = {"random": "HiFL (random thresholds)", "agent": "HiFlash (learned thresholds)"}
+_NAMES = {"random": "random thresholds", "agent": "learned thresholds"}
 _GROUPS = {
     "compute_cost": "computation",
     "send_cost": "communication",
@@ -69,7 +73,7 @@ def _costs(told: Told, condition: str, table: Mapping[str, Any], kinds: Sequence
     about = (
         "Total cost (mean and deviation over seeds)"
         if any(r["runs"] > 1 for r in told_runs)
-        else "Total cost"
+        else "Total cost (one seed)"
     )
     if any(run["reached"] < run["runs"] for run in told_runs):
         about += "\n* some runs ended below the target"

@@ -36,6 +36,7 @@ _KNOWN = {
     "fedat": ("FedAT", Look("#AA4499", "--", "X")),
     "hifl": ("HiFL", Look("#CC6677", "-", "p")),
     "hiflash": ("HiFlash", Look("#882255", "-.", "h")),
+    "hidelta": ("HiDelta", Look("#7A4FE0", "--", "*")),
 }
 # Tol's "vibrant" scheme: no colour here is close to that of a known method.
 _COLOURS = ("#EE7733", "#0077BB", "#CC3311", "#009988", "#EE3377", "#33BBEE", "#000000")

@@ -41,7 +41,12 @@ def flat(result: Result) -> dict[str, Any]:
         if result.get("clients")
     }
     row |= {f"staleness_{name}": result["staleness"][name] for name in ("mean", "max")}
-    for kind, prefix in (("targets", "target"), ("targets_stable", "stable_target")):
-        for target, state in result[kind].items():
+    kinds = {
+        "targets": "target",
+        "targets_stable": "stable_target",
+        "targets_interpolated": "interpolated_target",
+    }
+    for kind, prefix in kinds.items():
+        for target, state in result.get(kind, {}).items():
             row |= {f"{prefix}_{target}_{name}": state[name] if state else None for name in COSTS}
     return row

@@ -19,6 +19,7 @@ __all__ = [
     "is_reference",
     "known",
     "name_of",
+    "over_seeds",
     "seed_row",
     "statistics",
     "target_rows",
@@ -115,6 +116,18 @@ def seed_row(cells: Sequence[Result], target: float | None) -> dict[str, Any]:
     for name in COSTS:
         row |= statistics(name, [state[name] for state in reached])
     return row
+
+
+def over_seeds(groups: Groups, words: str = "mean") -> str:
+    """Return what the numbers of a table are: means over seeds, or those of one seed, which has no spread.
+
+    >>> over_seeds({"hifl": [{"seed": 0}, {"seed": 1}]}), over_seeds({"hifl": [{"seed": 3}]})
+    ('mean over seeds', 'one seed (3)')
+    """
+    if max(map(len, groups.values()), default=0) > 1:
+        return f"{words} over seeds"
+    seeds = sorted({cell["seed"] for cells in groups.values() for cell in cells})
+    return f"one seed ({seeds[0]})" if len(seeds) == 1 else "one seed each"
 
 
 def statistics(name: str, values: Iterable[float | None]) -> dict[str, float | int | None]:

@@ -12,7 +12,7 @@ from hiflash.report.grid import Grid
 from hiflash.report.measures import COSTS, MEASURES, Measure
 from hiflash.report.methods import label
 from hiflash.report.outcome import aim, best_name, measure_of, metric_among
-from hiflash.report.summary import Groups, Result, common_target, group, seed_row
+from hiflash.report.summary import Groups, Result, common_target, group, over_seeds, seed_row
 from hiflash.report.units import spread
 
 __all__ = ["by_point", "leaves", "setting", "shown", "sweep_rows", "sweep_tables"]
@@ -63,7 +63,7 @@ def sweep_tables(results: Sequence[Result], by: str, width: int) -> list[Table]:
     ]
     names = [Text(", ".join(shown(value) for value in row["point"].values())) for row in rows]
     head = ", ".join(leaves(list(rows[0]["point"])))
-    title = f"{setting(results)}: {ends}, by {measure_of(by, metric).words}"
+    title = f"{setting(results)}: {ends}, by {measure_of(by, metric).words}, {over_seeds(by_point(results))}"
     return Grid(title, head, names, columns, caption, shortest=40).tables(width)
 
 

@@ -38,7 +38,7 @@ def draw_sweep(results: Sequence[Result], by: str, stem: Path) -> list[Path]:
     metrics = [by] if target is None and other in COSTS else [by, other]
     keys = list(results[0]["point"])
     seeds = max(map(len, groups.values()))
-    title = setting(results) + (f" (mean of {seeds} seeds)" if seeds > 1 else "")
+    title = setting(results) + (f" (mean of {seeds} seeds)" if seeds > 1 else " (one seed)")
     draw = {1: _lines, 2: _maps}.get(len(keys), _bars)
     return save(draw(groups, keys, metrics, target, title), stem)
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from hiflash.report.grid import Grid
 from hiflash.report.measures import Measure
 from hiflash.report.methods import label
-from hiflash.report.summary import Groups, Result, by_partition, statistics
+from hiflash.report.summary import Groups, Result, by_partition, over_seeds, statistics
 from hiflash.report.units import count, spread
 
 __all__ = ["THOUSAND", "WORK", "is_untrained", "per_client_round", "work_rows", "work_tables"]
@@ -80,9 +80,8 @@ def _grid(groups: Groups, where: str) -> Grid:
         steps_alike = measure == "client_steps" and len({f"{value:.6g}" for value in values if value}) == 1
         if any(values) and not steps_alike:
             columns.append((about.head, _cells(rows.values(), measure, values)))
-    several = ", mean±deviation over seeds" if max(map(len, groups.values())) > 1 else ""
-    names = [Text(label(name)) for name in groups]
-    return Grid(f"{where}: per {THOUSAND:,} client rounds{several}", "method", names, columns, _CAPTION)
+    title = f"{where}: per {THOUSAND:,} client rounds, {over_seeds(groups, 'mean±deviation')}"
+    return Grid(title, "method", [Text(label(name)) for name in groups], columns, _CAPTION)
 
 
 def _cells(rows: Iterable[Mapping[str, Any]], measure: str, values: Sequence[float | None]) -> list[Text]:

@@ -30,7 +30,7 @@ def _work(parts: dict[str, Groups], styles: dict[str, Look]) -> Figure:
     data = ", ".join(dict.fromkeys(str(cell["data"]) for cell in cells))
     where = f", {next(iter(parts))}" if len(parts) == 1 else ""
     seeds = max(len(group) for groups in parts.values() for group in groups.values())
-    dots = f" (bars: mean of {seeds} seeds, dots: seeds)" if seeds > 1 else ""
+    dots = f" (bars: mean of {seeds} seeds, dots: seeds)" if seeds > 1 else " (one seed)"
     title = f"{data}{where}: per {THOUSAND:,} client rounds, nothing trained{dots}"
     height = 0.9 + len(parts) * (0.7 + 0.3 * len(styles))
     figure = new_figure(13.5, height, title)

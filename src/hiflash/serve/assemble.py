@@ -107,7 +107,7 @@ class Deployment:
         }
         synchronous = config.cloud.schedule == "sync"
         unit_s, slot_s = (1.0, 1.0), config.resources.slot_s  # until the edges have said what they need
-        prices = Prices(unit_s, slot_s, config.cost.compute_weight, config.cost.send_weight)
+        prices = Prices(unit_s, slot_s, **config.cost.model_dump())
         flat = config.federation.flat
         ledger = Ledger(len(examples), exchange.payloads, prices, flat=flat, synchronous=synchronous)
         live = LiveCloud(

@@ -94,9 +94,9 @@ class Books(Stateful):
                 self._verdict(effect, now, first=held, metrics=metrics)
             case RoundApplied():
                 for lease_id in effect.leases:
-                    self.ledger.settle(lease_id, applied=True)
+                    self.ledger.settle(lease_id, applied=True, now=now)
                 for lease_id in effect.dropped:
-                    self.ledger.settle(lease_id, applied=False)
+                    self.ledger.settle(lease_id, applied=False, now=now)
                 row = {"version": effect.version, "leases": list(effect.leases)}
                 self.log(now, "round", {**row, "dropped": list(effect.dropped)})
             case Expired():
@@ -105,7 +105,7 @@ class Books(Stateful):
                 running = self.ledger.open.get(effect.lease_id)
                 if running is not None and running.in_flight:  # else its upload came before a late question
                     self.ledger.cancelled += 1
-                    self.ledger.settle(effect.lease_id, applied=False)
+                    self.ledger.settle(effect.lease_id, applied=False, now=now)
                     self.outcomes.ended(effect.lease_id, accepted=False)
                     self.log(now, "cancel", {"edge": effect.edge, "lease": effect.lease_id})
             case Measure():
@@ -131,9 +131,9 @@ class Books(Stateful):
 
     def _granted(self, grant: Grant, cloud: Cloud, now: float) -> None:
         costs = cloud.costs[grant.edge]
-        self.ledger.granted(grant, grant.now + costs.duration_s, costs.compute_s)
-        row = {"edge": grant.edge, "lease": grant.lease_id, "version": grant.base_version}
         rounds = self.rounds.get(grant.edge, 1)
+        self.ledger.granted(grant, grant.now + costs.duration_s, costs.compute_s, rounds)
+        row = {"edge": grant.edge, "lease": grant.lease_id, "version": grant.base_version}
         self.log(now, "grant", {**row, "threshold": str(grant.threshold), "rounds": rounds})
 
     def _verdict(self, verdict: Verdict, now: float, *, first: bool, metrics: Mapping[str, float]) -> None:
@@ -164,7 +164,7 @@ class Books(Stateful):
             self.late[expired.lease_id] = expired.edge
             if len(self.late) > LATE_KEPT:
                 del self.late[next(iter(self.late))]
-        self.ledger.settle(expired.lease_id, applied=False)
+        self.ledger.settle(expired.lease_id, applied=False, now=now)
         self.outcomes.ended(expired.lease_id, accepted=False)
         self.log(now, "expire", {"edge": expired.edge, "lease": expired.lease_id, "reason": expired.reason})
 

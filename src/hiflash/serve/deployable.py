@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hiflash.config import Config
+from hiflash.core.edge import taking_part
 from hiflash.errors import ConfigError
+from hiflash.sim.machines import number
 
 __all__ = ["check_clients_hidden", "check_deployable"]
 
@@ -24,12 +26,13 @@ def check_clients_hidden(config: Config, clusters: Sequence[Sequence[int]]) -> N
     why = ""
     if config.federation.flat:
         why = f"in {config.method} every client sends its own model to the cloud"
-    elif config.edge.clients_per_round == 1:
-        why = "edge.clients_per_round = 1 makes the model of an edge that of one client"
     else:
-        alone = next((edge for edge, cluster in enumerate(clusters) if len(cluster) == 1), None)
-        if alone is not None:
-            why = f"edge {alone} has one client"
+        wanted = number(config.edge.clients_per_round)
+        sizes = [taking_part(wanted, len(cluster)) for cluster in clusters]
+        if 1 in sizes:
+            why = (
+                f"a round of edge {sizes.index(1)} has one client, so the model of the edge is that client's"
+            )
     if why:
         raise ConfigError(
             f"{why}, and the cloud's journal keeps it on disk; set serve.keep_client_updates = true to allow "

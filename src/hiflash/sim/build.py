@@ -75,9 +75,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     synchronous = config.cloud.schedule == "sync"
     # Flat methods have no slots (decision 14), and a synchronous cloud starts its rounds itself.
     slotted = not (synchronous or config.federation.flat)
-    prices = Prices(
-        world.cost_unit_s, config.resources.slot_s, config.cost.compute_weight, config.cost.send_weight
-    )
+    prices = Prices(world.cost_unit_s, config.resources.slot_s, **config.cost.model_dump())
     cloud = make_cloud(
         config,
         start,

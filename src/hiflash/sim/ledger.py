@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from hiflash.core.compression import Payloads
-from hiflash.core.state import Stateful, record
+from hiflash.core.state import Stateful
 from hiflash.messages import Grant, Verdict
-from hiflash.sim.world import RoundTiming
+from hiflash.sim.accounting import ACCOUNTINGS, OpenLease
+from hiflash.sim.world import RoundTiming, Timeline
 
 __all__ = ["Ledger", "OpenLease", "Prices"]
 
@@ -21,33 +22,14 @@ class Prices:
     """The prices of a run's time and work.
 
     A slot costs 1. Computing costs `compute_weight` per cost unit, and sending `send_weight`. `unit_s` has
-    the seconds of both cost units.
+    the seconds of both cost units. `accounting` says what work is charged, and when (`ACCOUNTINGS`).
     """
 
     unit_s: tuple[float, float]
     slot_s: float
     compute_weight: float = 1.0
     send_weight: float = 1.0
-
-
-@record
-class OpenLease(NamedTuple):
-    """An unsettled lease: its slots, its expected computing, and its work so far.
-
-    `first_slot` has the grant, `last_slot` the expected arrival of the upload. `compute_s` is the expected
-    computing of all rounds. `computed_s` and `sent_s` have one entry for each
-    finished round.
-    """
-
-    edge: int
-    first_slot: int
-    last_slot: int
-    compute_s: float
-    computed_s: tuple[float, ...] = ()
-    sent_s: tuple[float, ...] = ()
-    steps_done: int = 0
-    in_flight: bool = True
-    staleness: int = 0
+    accounting: str = "lease"
 
 
 class Ledger(Stateful):
@@ -70,7 +52,7 @@ class Ledger(Stateful):
         "abandoned",
     )
     STATE = (*COUNTS, "staleness", "thresholds", "rejections", "grants", "applied", "open", "compute_cost",
-             "send_cost", "told")  # fmt: skip
+             "send_cost", "told", "charged_to")  # fmt: skip
 
     def __init__(
         self, edges: int, payloads: Payloads, prices: Prices, *, flat: bool, synchronous: bool
@@ -80,6 +62,8 @@ class Ledger(Stateful):
         self.payloads = payloads
         self.prices = prices
         self.compute_unit_s, self.send_unit_s = prices.unit_s
+        self.accounting = ACCOUNTINGS[prices.accounting]
+        self.by_slot = prices.accounting == "paper"
         for name in self.COUNTS:
             setattr(self, name, 0)
         self.staleness: Counter[int] = Counter()
@@ -90,6 +74,7 @@ class Ledger(Stateful):
         self.open: dict[int, OpenLease] = {}
         self.compute_cost = 0.0  # of leases that ended
         self.send_cost = 0.0
+        self.charged_to: dict[int, int] = {}  # paper: the last slot that each edge has paid for
         self.told: dict[str, tuple[float, int]] = {}  # sum and number of each metric of accepted uploads
 
     communications: int
@@ -126,15 +111,16 @@ class Ledger(Stateful):
         """Return the index of the slot that `now` lies in."""
         return math.floor(now / self.prices.slot_s + 1e-9)  # k * slot_s / slot_s may fall just short of k
 
-    def granted(self, grant: Grant, arrives_at: float, compute_s: float) -> None:
-        """Open the books of a lease with its expected arrival and computing."""
+    def granted(self, grant: Grant, arrives_at: float, compute_s: float, rounds: int) -> None:
+        """Open the books of a lease with its expected arrival, and the expected computing of its rounds."""
         first = not self.grants[grant.edge]
         self.wan_bytes_down += self.payloads.first_down if first else self.payloads.down
         self.grants[grant.edge] += 1
         if not self.synchronous:  # a synchronous schedule has no threshold
             self.thresholds[str(grant.threshold)] += 1
+        first_slot = self.accounting.first_slot(self.slot(grant.now), self.charged_to.get(grant.edge, -1))
         self.open[grant.lease_id] = OpenLease(
-            grant.edge, self.slot(grant.now), self.slot(arrives_at), compute_s
+            grant.edge, first_slot, self.slot(arrives_at), compute_s, rounds
         )
 
     def round_done(self, lease_id: int, steps: int, timing: RoundTiming) -> None:
@@ -145,6 +131,7 @@ class Ledger(Stateful):
             lease.first_slot,
             lease.last_slot,
             lease.compute_s,
+            lease.rounds,
             (*lease.computed_s, timing.total_compute_s),
             (*lease.sent_s, timing.total_send_s),
             lease.steps_done + steps,
@@ -166,23 +153,23 @@ class Ledger(Stateful):
             else:
                 self.rejected += 1
                 self.rejections[verdict.reason] += 1
-            self.settle(verdict.lease_id, applied=False)
+            self.settle(verdict.lease_id, applied=False, now=verdict.now)
         elif verdict.status == "applied":
-            self.settle(verdict.lease_id, applied=True, staleness=verdict.staleness)
+            self.settle(verdict.lease_id, applied=True, staleness=verdict.staleness, now=verdict.now)
         else:  # buffered: charge the lease now, and settle it when the cloud applies its buffer
             lease = self.open[verdict.lease_id]
             self.open[verdict.lease_id] = lease._replace(in_flight=False, staleness=verdict.staleness)
-            self._charge(lease)
+            self._charge(lease, self.slot(verdict.now))
         if verdict.status != "rejected":
             for name, value in metrics.items():
                 total, count = self.told.get(name, (0.0, 0))
                 self.told[name] = (total + value, count + 1)
 
-    def settle(self, lease_id: int, *, applied: bool, staleness: int | None = None) -> None:
-        """Close the books of a lease; those of a buffered upload already hold its staleness."""
+    def settle(self, lease_id: int, *, applied: bool, now: float, staleness: int | None = None) -> None:
+        """Close the books of a lease; those of a buffered upload already hold its staleness and its end."""
         lease = self.open.pop(lease_id)
         if lease.in_flight:
-            self._charge(lease)
+            self._charge(lease, self.slot(now))
         if applied:
             self.applied[lease.edge] += 1
             self.staleness[lease.staleness if staleness is None else staleness] += 1
@@ -196,11 +183,22 @@ class Ledger(Stateful):
     def costs_by(self, slot: int) -> dict[str, float]:
         """Return the costs at the end of a slot if nothing more happens in it."""
         running = math.fsum(
-            [lease.compute_s * _share(lease, slot) for lease in self.open.values() if lease.in_flight]
+            [self.accounting.running_s(lease, slot) for lease in self.open.values() if lease.in_flight]
         )
         compute = self.compute_cost + running / self.compute_unit_s
         total = self.prices.compute_weight * compute + self.prices.send_weight * self.send_cost + slot + 1
         return {"compute_cost": compute, "send_cost": self.send_cost, "total_cost": total}
+
+    def cost_when_done(self, running: Mapping[int, Timeline], slot: int) -> float:
+        """Return the total cost once these running leases have uploaded, at the earliest before `slot`."""
+        compute_s = send_s = 0.0
+        for lease_id, timeline in running.items():
+            arrives = self.slot(timeline.arrives_at)
+            more = self.accounting.expected_s(self.open[lease_id], timeline, arrives)
+            compute_s, send_s, slot = compute_s + more[0], send_s + more[1], max(slot, arrives + 1)
+        compute = self.compute_cost + compute_s / self.compute_unit_s
+        send = self.send_cost + send_s / self.send_unit_s
+        return self.prices.compute_weight * compute + self.prices.send_weight * send + slot
 
     def totals(self, now: float) -> dict[str, Any]:
         """Return the coordinates against which accuracy is drawn."""
@@ -248,12 +246,10 @@ class Ledger(Stateful):
             return 0
         return sum(lease.steps_done for lease in self.open.values() if not lease.in_flight)
 
-    def _charge(self, lease: OpenLease) -> None:
-        """Add the cost of a lease's finished rounds, once the lease no longer runs."""
-        self.compute_cost += math.fsum(lease.computed_s) / self.compute_unit_s
-        self.send_cost += math.fsum(lease.sent_s) / self.send_unit_s
-
-
-def _share(lease: OpenLease, slot: int) -> float:
-    """Return the charged share of a running lease's computing, which is spread evenly over its slots."""
-    return min(1.0, (slot - lease.first_slot + 1) / (lease.last_slot - lease.first_slot + 1))
+    def _charge(self, lease: OpenLease, slot: int) -> None:
+        """Add the cost of a lease that ended in a slot."""
+        compute_s, send_s = self.accounting.ended_s(lease, slot)
+        self.compute_cost += compute_s / self.compute_unit_s
+        self.send_cost += send_s / self.send_unit_s
+        if self.by_slot:
+            self.charged_to[lease.edge] = slot

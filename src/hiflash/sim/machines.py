@@ -13,7 +13,7 @@ from hiflash.core.algorithms.algorithm import ClientAlgorithm
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.compression import Codec, Downlink, Payloads
-from hiflash.core.edge import Aggregate, EdgeRules, Workload
+from hiflash.core.edge import Aggregate, EdgeRules, Workload, taking_part
 from hiflash.core.selection import Peers
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ConfigError
@@ -123,7 +123,7 @@ def edge_rules(config: Config, algorithm: ClientAlgorithm, *, trains: bool = Tru
         edge_rounds=edge.edge_rounds,
         seed=config.seed,
         redraw=edge.redraw,
-        clients_per_round=None if edge.clients_per_round == "all" else edge.clients_per_round,
+        clients_per_round=number(edge.clients_per_round),
         deadline_s=number(edge.deadline_s) or math.inf,
         quorum=edge.quorum,
         least=aggregate(config, "edge").least,
@@ -155,11 +155,12 @@ def limits_of(config: Config) -> dict[str, float]:
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
     """Raise if an edge has too few clients for its aggregation rule."""
-    least = aggregate(config, "edge").least
+    least, wanted = aggregate(config, "edge").least, number(config.edge.clients_per_round)
     for edge, cluster in enumerate(clusters):
-        if len(cluster) < least:
+        if taking_part(wanted, len(cluster)) < least:
+            which = "has" if len(cluster) < least else f"draws edge.clients_per_round = {wanted} of its"
             raise ConfigError(
-                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} has "
+                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} {which} "
                 f"{len(cluster)}; use fewer edges, smaller numbers or another rule"
             )
 

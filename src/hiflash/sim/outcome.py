@@ -124,6 +124,7 @@ def result_of(
         evaluations=record.evaluations,
         targets=record.targets,
         targets_stable=record.targets_stable,
+        targets_interpolated=record.targets_interpolated,
         wall_s=wall_s,
         warnings=record.signs(figures["rejections"]),
         agent=None if agent is None else agent.digest,

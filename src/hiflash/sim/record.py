@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from hiflash.core.metrics import ACCURACY, LOSS, Metric
 from hiflash.core.state import Stateful
+from hiflash.sim.targets import FIGURES, interpolated
 
 __all__ = ["TARGETS", "Goals", "Record"]
 
@@ -64,6 +65,11 @@ class Record(Stateful):
         return f"target {metric}{self.goals.target} reached"
 
     @property
+    def targets_interpolated(self) -> dict[str, dict[str, float] | None]:
+        """Return where the line between two evaluations crosses each target, None for those never reached."""
+        return interpolated(self.evaluations, self.goals.metric, self.targets)
+
+    @property
     def latest(self) -> float | None:
         """Return the metric of the last evaluation, None before the first."""
         return self.evaluations[-1][self.goals.metric.name] if self.evaluations else None
@@ -88,10 +94,7 @@ class Record(Stateful):
         metric = self.goals.metric
         recent = [evaluation[metric.name] for evaluation in self.evaluations[-STABLE:]]
         mean = None if None in recent else sum(recent) / len(recent)
-        where = {
-            name: row[name]
-            for name in ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
-        }
+        where = {name: row[name] for name in FIGURES}
         for goal in self.targets:
             if self.targets[goal] is None and metric.reached(recent[-1], float(goal)):
                 self.targets[goal] = where

@@ -70,6 +70,7 @@ class Result:
     rejected: int
     abandoned: int
     wall_s: float
+    targets_interpolated: dict[str, dict[str, float] | None] = field(default_factory=dict)
     rejections: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     mobility: dict[str, Any] = field(default_factory=dict)

@@ -241,9 +241,9 @@ class Simulator(Stateful):
                     self._verdict(effect)
                 case RoundApplied():
                     for lease_id in effect.leases:
-                        self.ledger.settle(lease_id, applied=True)
+                        self.ledger.settle(lease_id, applied=True, now=self.now)
                     for lease_id in effect.dropped:
-                        self.ledger.settle(lease_id, applied=False)
+                        self.ledger.settle(lease_id, applied=False, now=self.now)
                     self._log("round", version=effect.version, leases=list(effect.leases),
                               dropped=list(effect.dropped))  # fmt: skip
                 case Expired():  # the books stay open until the edge hears of it or gives up
@@ -286,9 +286,10 @@ class Simulator(Stateful):
         first = not self.ledger.grants[grant.edge]
         timeline = self.world.timeline(self.edges[grant.edge], grant.lease_id, self.now, first=first)
         self.timelines[grant.lease_id] = timeline
-        self.ledger.granted(grant, timeline.arrives_at, timeline.total_compute_s)
+        rounds = len(timeline.rounds)
+        self.ledger.granted(grant, timeline.arrives_at, timeline.total_compute_s, rounds)
         self._log("grant", edge=grant.edge, lease=grant.lease_id, version=grant.base_version,
-                  threshold=str(grant.threshold), rounds=len(timeline.rounds))  # fmt: skip
+                  threshold=str(grant.threshold), rounds=rounds)  # fmt: skip
         self._push(timeline.starts_at, grant)
 
     def _refuse(self, refusal: Refuse) -> None:
@@ -307,7 +308,7 @@ class Simulator(Stateful):
     def _cancel(self, cancel: Cancel) -> None:
         self.ledger.cancelled += 1
         self.training.drop(cancel.lease_id)
-        self.ledger.settle(cancel.lease_id, applied=False)
+        self.ledger.settle(cancel.lease_id, applied=False, now=self.now)
         del self.timelines[cancel.lease_id]
         self._log("cancel", edge=cancel.edge, lease=cancel.lease_id)
         for effect in self.edges[cancel.edge].handle(Received(cancel, None, self.now)):
@@ -350,7 +351,7 @@ class Simulator(Stateful):
 
     def _give_up(self, abandon: Abandon) -> None:
         self.ledger.abandoned += 1
-        self.ledger.settle(abandon.lease_id, applied=False)
+        self.ledger.settle(abandon.lease_id, applied=False, now=self.now)
         self.training.drop(abandon.lease_id)
         if abandon.lease_id not in self.cloud.leases:  # it expired before, so the cloud stays silent
             self._log("expire", edge=abandon.edge, lease=abandon.lease_id, reason="abandoned")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hiflash.core.association.strategies import latency_per_edge_ms, mean_of_peopled, waiting_per_edge_ms
 from hiflash.core.compression import Payloads
 from hiflash.core.cost import Fluctuation, WanLink
-from hiflash.core.edge import Edge
+from hiflash.core.edge import Edge, taking_part
 from hiflash.core.state import record
 from hiflash.messages import Estimates
 from hiflash.seeding import Streams
@@ -107,17 +107,17 @@ class World:
             rho, spread = fluctuation
             self.fluctuation = Fluctuation(2 * len(compute_s), rho=rho, spread=spread, seed=seed)
 
-    def estimates(self, edge: int, clients_per_round: int | None) -> Estimates:
+    def estimates(self, edge: int, clients_per_round: float | None) -> Estimates:
         """Return the mean times that an edge declares."""
         cluster = self.clusters[edge]
-        taking_part = min(clients_per_round or len(cluster), len(cluster)) / len(cluster)
+        share = taking_part(clients_per_round, len(cluster)) / len(cluster)
         down_s, up_s = (
             self.links[edge].mean_s(size) if self.links else 0.0
             for size in (self.payloads.down, self.payloads.up)
         )
         return Estimates(
-            compute_s=float(self.compute_s[cluster].sum() * taking_part),
-            send_s=float(self.send_s[cluster].sum() * taking_part),
+            compute_s=float(self.compute_s[cluster].sum() * share),
+            send_s=float(self.send_s[cluster].sum() * share),
             round_s=float(self.latency_s(edge).max()),
             down_s=down_s,
             up_s=up_s,

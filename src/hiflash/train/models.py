@@ -23,10 +23,12 @@ __all__ = [
     "build_model",
     "char_lstm",
     "check_output",
+    "cnn",
     "femnist_cnn",
     "initial_weights",
     "lenet",
     "make_char_lstm",
+    "make_cnn",
     "make_femnist_cnn",
     "make_lenet",
     "make_mlp",
@@ -53,6 +55,19 @@ def femnist_cnn(channels: int = 1, classes: int = 62) -> nn.Module:
         nn.Conv2d(channels, 32, 7, padding=3), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(3136, classes),
+    )  # fmt: skip
+
+
+def cnn(channels: int = 3, height: int = 32, width: int = 32, classes: int = 10) -> nn.Module:
+    """Return a small CNN for images of any size from 16x16 on: 65,962 parameters for CIFAR-10.
+
+    It is far smaller than the paper's network for CIFAR-10, and the compiled trainer runs it.
+    """
+    rows, cols = (max(1, ((side - 4) // 2 - 4) // 2) for side in (height, width))
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(16, 32, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(32 * rows * cols, 64), nn.ReLU(), nn.Linear(64, classes),
     )  # fmt: skip
 
 
@@ -93,6 +108,12 @@ def _for_images(make: Callable[[int, int], nn.Module]) -> Callable[..., nn.Modul
 make_lenet, make_femnist_cnn, make_resnet, make_resnet18 = map(
     _for_images, (lenet, femnist_cnn, resnet, resnet18)
 )
+
+
+def make_cnn(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return the registered `cnn` for images of this shape; for other samples one that does not take them."""
+    channels, height, width = shape if len(shape) == 3 else (1, 1, 1)
+    return cnn(channels, height, width, classes)
 
 
 def make_mlp(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:

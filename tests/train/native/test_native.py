@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from hiflash.errors import ConfigError
 from hiflash.messages import ClientTask
-from hiflash.train.models import FlatModel, femnist_cnn, lenet, resnet
+from hiflash.train.models import FlatModel, cnn, femnist_cnn, lenet, resnet
 from hiflash.train.native import build as native_build
 from hiflash.train.native import trainer as native
 from hiflash.train.native.build import find_compiler
@@ -141,6 +141,11 @@ def gradient_error(
 def test_gradients_are_those_of_torch_for_every_batch_size(model, classes, isa) -> None:
     for batch in BATCHES if isa == "native" else FEW_BATCHES:
         assert gradient_error(model, (1, 28, 28), classes, batch, isa) < 1e-5
+
+
+def test_gradients_are_those_of_torch_for_colour_images(isa) -> None:
+    for batch in FEW_BATCHES:
+        assert gradient_error(cnn, (3, 32, 32), 10, batch, isa) < 1e-5
 
 
 def test_gradients_are_those_of_torch_for_other_layers(isa) -> None:
@@ -344,6 +349,7 @@ def _trainer_of(module: nn.Module, *, augment: bool = False) -> NativeTrainer:
 
 def test_supported_models_have_no_reason_and_others_name_theirs() -> None:
     assert supports(lenet(), (1, 28, 28)) == supports(femnist_cnn(), (1, 28, 28)) == ""
+    assert supports(cnn(), (3, 32, 32)) == ""
     assert "BatchNorm2d" in supports(resnet(), (3, 32, 32))
     assert "Linear" in supports(nn.Linear(3, 3), (3,))
     assert "Doubled" in supports(Doubled(nn.Linear(3, 3)), (3,))
@@ -351,7 +357,7 @@ def test_supported_models_have_no_reason_and_others_name_theirs() -> None:
 
 
 def test_augmentation_is_refused() -> None:
-    with pytest.raises(NativeUnavailable, match="augmentation"):
+    with pytest.raises(NativeUnavailable, match=r"augmentation .* \(data\.augment = false turns it off\)"):
         _trainer_of(lenet(), augment=True)
 
 

@@ -26,7 +26,7 @@ ALIGNMENT = 64  # bytes: no vector of an aligned row crosses a cache line
 def supports(module: nn.Module, input_shape: tuple[int, ...], *, augment: bool = False) -> str:
     """Return why a network cannot be compiled, naming the layer; empty if it can."""
     if augment:
-        return "data augmentation has no compiled form"
+        return "data augmentation has no compiled form (data.augment = false turns it off)"
     try:
         generate(read_network(module, input_shape), Machine(lanes=16, registers=32))
     except NativeUnavailable as unavailable:
