@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from benchmarks.environment import environment_steps_s
-from benchmarks.forecast import beside, forecast
 from benchmarks.peers import ratio_with_startup
+from benchmarks.surrogate_forecast import beside, forecast
 
 from hiflash.errors import RunError
 from hiflash.study.policies import plan
