@@ -21,6 +21,7 @@ from hiflash.cli import (
     data,
     evaluate_agent,
     federation,
+    forecast,
     methods,
     run,
     sweep,
@@ -36,7 +37,8 @@ SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
 COMMANDS = (
-    run, compare, sweep, associate, calibrate, train_agent, evaluate_agent, methods, data, federation, certs
+    run, compare, sweep, forecast, associate, calibrate, train_agent, evaluate_agent, methods, data,
+    federation, certs,
 )  # fmt: skip
 
 
