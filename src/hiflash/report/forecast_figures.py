@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from hiflash.report.canvas import FONT, INK, MUTED, legend_below, name_panel, new_figure, save, style
+from hiflash.report.methods import label
 from hiflash.report.units import count
 
 __all__ = ["BAND", "draw_against_measured"]
@@ -18,7 +19,15 @@ BAND = 0.25
 """Width of the shaded band around equality."""
 _PANELS = {"communications": "Communications", "virtual_s": "Virtual time (s)"}
 # Paul Tol's "bright" scheme.
-_LOOKS = (("#4477AA", "o"), ("#228833", "s"), ("#66CCEE", "^"), ("#EE6677", "v"), ("#AA3377", "D"))
+_LOOKS = (
+    ("#4477AA", "o"),
+    ("#228833", "s"),
+    ("#66CCEE", "^"),
+    ("#EE6677", "v"),
+    ("#CCBB44", "p"),
+    ("#222222", "P"),
+    ("#AA3377", "D"),
+)
 
 Row = Mapping[str, Any]
 
@@ -63,13 +72,14 @@ def _panel(axes: Axes, rows: Sequence[Row], name: str, looks: Mapping[str, tuple
     axes.set_ylim(*ends)
     for row in _far_off(rows, name):
         axes.annotate(
-            row["label"], (row[f"measured_{name}"], row[f"forecast_{name}"]), xytext=(7, -9),
-            textcoords="offset points", fontsize=FONT - 1.5, color=INK,
-        )  # fmt: skip
+            label(row["label"]), (row[f"measured_{name}"], row[f"forecast_{name}"]), xytext=(6, 5),
+            textcoords="offset points", fontsize=FONT - 1.5, color=INK, rotation=25,
+            rotation_mode="anchor",
+        )  # fmt: skip  # aslant, so that names of neighbours do not overlap
 
 
 def _far_off(rows: Sequence[Row], name: str) -> list[Row]:
-    """Return the rows whose names are worth the space: those farthest from equality, if outside the band."""
+    """Return the three rows farthest from equality, if outside the band."""
     sizes = [
         (abs(row[f"forecast_{name}"] / row[f"measured_{name}"] - 1), place) for place, row in enumerate(rows)
     ]

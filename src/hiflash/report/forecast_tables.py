@@ -15,7 +15,8 @@ __all__ = ["forecast_remarks", "forecast_tables", "markdown_tables"]
 
 _REGIMES = {
     "alike": "of few local steps",
-    "edge-noniid": "of edges that hold different classes",
+    "edge-noniid": "of edges that hold half of the classes",
+    "momentum": "with momentum in the cloud: needs may be twice as high",
     "many-steps": "of 30 local steps: clients drift apart, which no number shows",
 }
 
@@ -40,14 +41,11 @@ def forecast_remarks(told: Mapping[str, Any]) -> list[str]:
         for part, constant in told["constants"].items()
     ]
     lines += dict.fromkeys(_error(row["expected_error"]) for row in told["rows"])
+    said: dict[str, list[str]] = {}
     for row in told["rows"]:
-        name = label(row["label"])
-        if row["reached"] < row["seeds"]:
-            lines.append(f"{name}: given up before the target in {row['seeds'] - row['reached']} seeds")
-        elif row["over_budget"]:
-            keys = ", ".join(f"stop.{budget}" for budget in row["over_budget"])
-            lines.append(f"{name}: more than {keys} allows; a run would end before its target")
-        lines += [f"{name}: {note}" for note in row["notes"]]
+        for remark in _remarks(row):
+            said.setdefault(remark, []).append(label(row["label"]))
+    lines += [f"{', '.join(dict.fromkeys(names))}: {remark}" for remark, names in said.items()]
     return lines + [f"{label(name)} is left out: {reason}" for name, reason in told["left_out"].items()]
 
 
@@ -58,7 +56,7 @@ def markdown_tables(rows: Sequence[Row], told: Mapping[str, Row]) -> str:
     for group, found in told.items():
         sizes = f"{found['median']:.1%} | {found['worst']:.1%} | {found['bias']:+.1%}"
         lines.append(f"| {group} | {found['rows']} | {sizes} | {found['rank']:.3f} |")
-    for group in told:
+    for group in dict.fromkeys(row["group"] for row in rows):
         lines += [
             "",
             f"## {group}",
@@ -85,13 +83,24 @@ def _grid(rows: Sequence[Row], part: str) -> Grid:
     columns.append(("staleness", [Text(count(row["staleness"])) for row in rows]))
     columns.append(("expected\nerror", [Text(_expected(row)) for row in rows]))
     target = "the target" if first["target"] == "none" else f"{goal(first['target'])} accuracy"
-    several = ", mean±deviation over seeds" if first["seeds"] > 1 else ""
+    several = ", mean over seeds" if first["seeds"] > 1 else ""
     return Grid(
         f"{first['data']}, {part}: forecast to {target}{several}",
         "method",
         [Text(label(row["label"])) for row in rows],
         columns,
     )
+
+
+def _remarks(row: Row) -> list[str]:
+    found = list(row["notes"])
+    if row["reached"] < row["seeds"]:
+        missed = row["seeds"] - row["reached"]
+        found.append(f"given up before the target in {missed} of {row['seeds']} seeds")
+    elif row["over_budget"]:
+        keys = ", ".join(f"stop.{budget}" for budget in row["over_budget"])
+        found.append(f"more than {keys} allows; a run would end before its target")
+    return found
 
 
 def _error(found: Row) -> str:
@@ -102,9 +111,8 @@ def _error(found: Row) -> str:
 
 
 def _cell(row: Row, name: str) -> str:
-    if row["reached"] < row["seeds"]:
-        return f"> {spread(row[name], None, MEASURES[name].unit)}"
-    return spread(row[name], row[f"{name}_std"], MEASURES[name].unit)
+    more = "> " if row["reached"] < row["seeds"] else ""
+    return more + spread(row[name], None, MEASURES[name].unit)
 
 
 def _expected(row: Row) -> str:

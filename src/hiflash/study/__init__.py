@@ -1,4 +1,4 @@
-"""The studies of HiFlash: runs, comparisons, sweeps, associations, calibrations, evaluations of agents.
+"""The studies of HiFlash: runs, comparisons, sweeps, forecasts, associations, agents and their evaluation.
 
 May import everything but the command line.
 """

@@ -4,6 +4,6 @@ May import everything but the command line. docs/forecast.md explains it, decisi
 """
 
 from hiflash.study.forecast.closed_form import expected_communications
-from hiflash.study.forecast.forecast import Forecast, forecast
+from hiflash.study.forecast.study import Forecast, forecast
 
 __all__ = ["Forecast", "expected_communications", "forecast"]

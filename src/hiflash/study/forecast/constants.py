@@ -25,7 +25,7 @@ __all__ = ["Constant", "find_constant", "rounds_of", "task_of"]
 
 FILE = Path(__file__).with_name("constants.json")
 TASK = ("data.", "model.", "client.")
-# A proximal term and the algorithm belong to the method, and folders to nobody.
+# A proximal term and a known algorithm belong to the method, and folders to nobody.
 METHOD_OR_PLACE = ("client.algorithm", "client.mu", "client.feddyn_alpha", "data.dir")
 
 
@@ -73,6 +73,8 @@ def task_of(config: Config) -> dict[str, Any]:
         for key, value in config.settings().items()
         if key.startswith(TASK) and key not in METHOD_OR_PLACE
     }
+    if config.client.algorithm == "function":
+        task["client.algorithm"] = "function"  # what it does in a round is part of the task
     if task.get("model.name") == "auto":
         task["model.name"] = usual_model(config.data.name)
     return {**task, "federation.clients": config.federation.clients}
@@ -118,7 +120,8 @@ def _is_fedavg(config: Config) -> bool:
     """Return whether every round of a run moves the number by 1."""
     cloud = config.cloud
     plain = cloud.schedule == "sync" and cloud.optimizer == "none" and cloud.selection == "uniform"
-    return plain and config.federation.flat and config.client.algorithm == "sgd" and not config.client.mu
+    own = config.client.algorithm in ("sgd", "function") and not config.client.mu
+    return plain and own and config.federation.flat
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

@@ -39,8 +39,9 @@ class ClassNumbers:
             return np.ones_like(self.initial)
         shares = held / held.sum()
         seen = self.overall > 0
-        steps = np.divide(shares, self.overall, out=np.ones(len(shares)), where=seen)
-        return steps.astype(np.float32)
+        steps: Weights = np.ones_like(self.initial)
+        steps[seen] = shares[seen] / self.overall[seen]
+        return steps
 
     def progress(self, weights: Weights) -> float:
         """Return the share of the way to the target: the harmonic mean of the numbers, over S."""

@@ -9,6 +9,7 @@ from hiflash.weights import Spec
 __all__ = ["beyond_scope", "partial_codecs"]
 
 SCALING = ("adam", "yogi")
+CORRECTING = ("scaffold", "feddyn")
 
 
 def beyond_scope(config: Config) -> list[str]:
@@ -22,10 +23,10 @@ def beyond_scope(config: Config) -> list[str]:
             f'cloud.optimizer = "{cloud.optimizer}" divides a change by its own size, and a number says '
             'nothing about sizes; use "none" or "momentum"'
         )
-    if client.algorithm == "feddyn":
+    if client.algorithm in CORRECTING:
         problems.append(
-            'client.algorithm = "feddyn" corrects the global model by what clients have learned before, and '
-            'numbers know no gradients; use "sgd", "scaffold" or "fednova"'
+            f'client.algorithm = "{client.algorithm}" corrects steps by what clients have learned before, '
+            'which makes a round worth more than FedAvg\'s by an unknown factor; use "sgd" or "fednova"'
         )
     if config.attack.kind != "none":
         problems.append("malicious clients have no number that they work for; leave out attack.*")

@@ -16,7 +16,7 @@ from hiflash.study.cells import Cell, saved, split_own
 from hiflash.study.compare import Variants, comparison_cells
 from hiflash.study.forecast.cell import forecast_cell
 from hiflash.study.forecast.constants import Constant, find_constant
-from hiflash.study.forecast.expected import expected_error
+from hiflash.study.forecast.expected import expected_error, regime_of
 from hiflash.study.forecast.outline import ForecastError, outline_cell
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class Forecast:
                 row |= {f"{name}_{kind}": told[f"{name}_{kind}"] for kind in ("std", "min", "max")}
         row["over_budget"] = sorted({budget for run in runs for budget in run["over_budget"]})
         row["notes"] = sorted({note for run in runs for note in run["notes"]})
-        row["expected_error"] = expected_error(row["local_steps"], row["mean_js"])
+        regime = regime_of(row["local_steps"], row["mean_js"], config.cloud.momentum)
+        row["expected_error"] = expected_error(regime)
         return row
 
 
