@@ -24,6 +24,8 @@ BARS = {
     "memory_growth_mb": ("MB", "flat"),
     "association_100k_s": ("s", "below 60, and 4 GiB"),
     "association_gap": ("", "-"),
+    "forecast_error": ("", "median at most 0.10, worst 0.25, rank at least 0.95"),
+    "forecast_100k_s": ("s", "below 120"),
     "cartpole_return": ("", "at least 450"),
     "environment_steps_s": ("/s", "at least 5,000"),
     "serve_updates_s": ("/s", "at least 200, 500 wanted"),
@@ -33,6 +35,14 @@ BARS = {
     "serve_dst_seeds_min": ("/min", "at least 1,000"),
     "serve_flood_p99_ms": ("ms", "below 200, and 50 MB"),
 }
+
+
+PARTS = {
+    "forecast_error_median": ("", "at most 0.10"),
+    "forecast_error_worst": ("", "at most 0.25"),
+    "forecast_rank": ("", "at least 0.95"),
+}
+"""Bars of the numbers that one benchmark gives together."""
 
 
 def main() -> int:
@@ -60,16 +70,25 @@ def main() -> int:
 
 
 def _function(name: str) -> Callable[[], Any]:
-    from benchmarks import association, cartpole, environment, peers, serve, simulation, trainers
+    from benchmarks import (
+        association,
+        cartpole,
+        environment,
+        forecast_error,
+        peers,
+        serve,
+        simulation,
+        trainers,
+    )
 
-    modules = (trainers, simulation, peers, association, cartpole, environment, serve)
+    modules = (trainers, simulation, peers, association, forecast_error, cartpole, environment, serve)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def _table(found: dict[str, Any]) -> str:
     lines = [f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores", ""]
     for name, value in found.items():
-        unit, bar = BARS.get(name, ("", "-"))
+        unit, bar = {**BARS, **PARTS}.get(name, ("", "-"))
         shown = f"{value:.2f} {unit}" if isinstance(value, float) else str(value)
         lines.append(f"{name:<28} {shown:>28}   {bar}")
     return "\n".join(lines)

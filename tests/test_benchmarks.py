@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.committed_tables import RESULTS, method_table, method_tables, number, tables
 from benchmarks.environment import environment_steps_s
-from benchmarks.forecast import beside, forecast
+from benchmarks.forecast_error import errors, summary
 from benchmarks.peers import ratio_with_startup
+from benchmarks.surrogate_forecast import beside, forecast
 
+import hiflash
 from hiflash.errors import RunError
 from hiflash.study.policies import plan
 from hiflash.study.run_cells import run_cells
@@ -106,3 +109,52 @@ def test_how_far_a_forecast_is_off_is_told_in_points_of_the_first_policy() -> No
 def test_a_forecast_of_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has no finished run of this evaluation"):
         forecast(tmp_path, 1, policies=["fixed-0"], seeds=1)
+
+
+def test_the_tables_of_results_are_read_with_their_numbers() -> None:
+    page = "# A\n\n## Two classes, Non-IID(2)\n\n| Method | Communications to 90 % | Virtual seconds |\n"
+    page += "| --- | --- | --- |\n| hifl | 1,817 (1,710-1,910) | 59 (50-64) |\n| slow | - | - |\n"
+    rows = tables(page)["Two classes, Non-IID(2)"]
+    assert [row["Method"] for row in rows] == ["hifl", "slow"]
+    assert number(rows[0]["Communications to 90 %"]) == 1817
+    assert number(rows[1]["Virtual seconds"]) is None
+    with pytest.raises(ValueError, match="no number in the cell 'many'"):
+        number("many")
+
+
+def test_a_table_of_results_is_written_as_it_is_read() -> None:
+    def cell(label: str, comms: float | None) -> dict[str, Any]:
+        costs = ("communications", "client_steps", "virtual_s", "wan_bytes")
+        return {"label": label, "targets": {"0.9": None if comms is None else dict.fromkeys(costs, comms)}}
+
+    text = method_table([cell("hifl", 100), cell("hifl", 300), cell("slow", None)], 0.9)
+    found = tables(f"# T\n{text}")["T"]
+    assert found[0]["Communications to 90 %"] == "200 (100-300)"
+    assert (found[0]["Seeds that reached it"], found[1]["Seeds that reached it"]) == ("2 of 2", "0 of 1")
+    assert found[1]["Virtual seconds"] == "-"
+
+
+def test_errors_of_forecasts_are_relative_and_leave_out_what_missed_the_target() -> None:
+    def row(label: str, measured: float, told: float, reached: int = 3) -> dict[str, Any]:
+        both = {"measured_communications": measured, "forecast_communications": told}
+        both |= {"measured_virtual_s": measured, "forecast_virtual_s": 2 * measured}
+        return {"group": "g", "part": "", "label": label, "seeds": 3, "reached": reached, **both}
+
+    rows = [row("a", 100, 90), row("b", 200, 220), row("c", 300, 900, reached=2)]
+    assert errors(rows) == pytest.approx([-0.1, 1.0, 0.1, 1.0])
+    told = summary(rows)
+    assert (told["rows"], told["worst"], told["rank"]) == (2, 1.0, pytest.approx(1.0))
+    assert told["median"] == pytest.approx(0.55)  # between 0.1 and 1
+
+
+@pytest.mark.real_data
+@pytest.mark.usefixtures("real_data")
+def test_forecasts_of_real_runs_are_within_the_bar() -> None:
+    """Two rows of the committed table; `python -m benchmarks forecast_error` takes all."""
+    rows = {row.label: row for row in method_tables(RESULTS / "methods_mnist.md")["noniid2"]}
+    constant = rows["fedavg"].communications
+    assert constant is not None
+    told = hiflash.forecast(methods=["hierfavg", "hifl"], rounds=constant / 10, data={"name": "mnist"})
+    for found in told.rows():
+        assert found["communications"] == pytest.approx(rows[found["label"]].communications, rel=0.25)
+        assert found["virtual_s"] == pytest.approx(rows[found["label"]].virtual_s, rel=0.25)

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from hiflash.study.deploy import replay, serve_client, serve_cloud, serve_edge, status
     from hiflash.study.evaluate_agent import evaluate_agent
     from hiflash.study.federation import write_federation
+    from hiflash.study.forecast import Forecast, expected_communications, forecast
     from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
@@ -117,6 +118,7 @@ __all__ = [
     "EdgeCosts",
     "Evaluation",
     "FederationData",
+    "Forecast",
     "Grant",
     "HiFlashError",
     "Key",
@@ -165,7 +167,9 @@ __all__ = [
     "digest",
     "evaluate_agent",
     "example_federation",
+    "expected_communications",
     "fetch_dataset",
+    "forecast",
     "list_datasets",
     "list_methods",
     "list_parts",
@@ -224,6 +228,7 @@ _HOMES = {
     "EdgeCosts": "hiflash.messages",
     "Evaluation": "hiflash.study.policies",
     "FederationData": "hiflash.data.federation",
+    "Forecast": "hiflash.study.forecast",
     "Grant": "hiflash.messages",
     "HiFlashError": "hiflash.errors",
     "Key": "hiflash.core.registry",
@@ -272,7 +277,9 @@ _HOMES = {
     "digest": "hiflash.weights",
     "evaluate_agent": "hiflash.study.evaluate_agent",
     "example_federation": "hiflash.data.federation.example:make_example",  # its name there
+    "expected_communications": "hiflash.study.forecast",
     "fetch_dataset": "hiflash.study.catalogue",
+    "forecast": "hiflash.study.forecast",
     "list_datasets": "hiflash.study.catalogue",
     "list_methods": "hiflash.study.catalogue",
     "list_parts": "hiflash.study.catalogue",

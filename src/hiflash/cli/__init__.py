@@ -21,6 +21,7 @@ from hiflash.cli import (
     data,
     evaluate_agent,
     federation,
+    forecast,
     methods,
     nodes,
     run,
@@ -40,8 +41,8 @@ SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
 COMMANDS = (
-    run, compare, sweep, associate, theory, calibrate, train_agent, evaluate_agent, methods, data, federation,
-    up, nodes, states, certs,
+    run, compare, sweep, forecast, associate, theory, calibrate, train_agent, evaluate_agent, methods, data,
+    federation, up, nodes, states, certs,
 )  # fmt: skip
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view, track_option
-from hiflash.cli.words import agent_setting, seeds, settings_options, value
-from hiflash.errors import ConfigError
+from hiflash.cli.words import agent_setting, seeds, settings_options, variants
 
 if TYPE_CHECKING:
     from hiflash.study.cells import Cell
@@ -47,7 +46,7 @@ def _compare(options: argparse.Namespace) -> int:
     cells = comparison_cells(
         options.config,
         methods=options.methods,
-        variants=None if options.variant is None else _variants(options.variant),
+        variants=None if options.variant is None else variants(options.variant),
         partitions=options.partitions,
         seeds=None if options.seeds is None else seeds(options.seeds),
         settings=agent_setting(options),
@@ -90,20 +89,3 @@ def _titles(cells: Sequence[Cell]) -> dict[str, str]:
 
 def _has_partition(cell: Cell) -> bool:
     return cell.config.cloud.schedule != "centralized"
-
-
-def _variants(texts: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the variants by label: `delta=hifl cloud.mixing=delta cloud.alpha=1`."""
-    variants: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        label, equals, rest = (part.strip() for part in text.partition("="))
-        method, *words = rest.split() or [""]
-        pairs = [word.partition("=") for word in words]
-        if not equals or not method or not all(key and text for key, _, text in pairs):
-            raise ConfigError(
-                f"--variant must be like 'delta=hifl cloud.mixing=delta cloud.alpha=1', got {text!r}"
-            )
-        if label in variants:
-            raise ConfigError(f"--variant {label} is given twice; give every variant a label of its own")
-        variants[label] = {"method": method, **{key: value(text) for key, _, text in pairs}}
-    return variants

@@ -9,7 +9,16 @@ from typing import Any
 
 from hiflash.errors import ConfigError
 
-__all__ = ["agent_setting", "plugin_option", "seeds", "settings_options", "split", "value", "values"]
+__all__ = [
+    "agent_setting",
+    "plugin_option",
+    "seeds",
+    "settings_options",
+    "split",
+    "value",
+    "values",
+    "variants",
+]
 
 
 def settings_options(command: argparse.ArgumentParser) -> None:
@@ -109,3 +118,20 @@ def seeds(text: str) -> int | list[int]:
     if min(numbers) < 0 or numbers == [0]:
         raise ConfigError(f"--seeds must be a number of seeds or a list like 0,1,2, got {text}")
     return numbers if "," in text else numbers[0]
+
+
+def variants(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the variants by label: `delta=hifl cloud.mixing=delta cloud.alpha=1`."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        label, equals, rest = (part.strip() for part in text.partition("="))
+        method, *words = rest.split() or [""]
+        pairs = [word.partition("=") for word in words]
+        if not equals or not method or not all(key and text for key, _, text in pairs):
+            raise ConfigError(
+                f"--variant must be like 'delta=hifl cloud.mixing=delta cloud.alpha=1', got {text!r}"
+            )
+        if label in found:
+            raise ConfigError(f"--variant {label} is given twice; give every variant a label of its own")
+        found[label] = {"method": method, **{key: value(text) for key, _, text in pairs}}
+    return found

@@ -1,4 +1,4 @@
-"""The studies of HiFlash: runs, comparisons, sweeps, associations, calibrations, agents, theory.
+"""The studies of HiFlash: runs, comparisons, sweeps, forecasts, associations, agents, theory, deployments.
 
 May import everything but the command line.
 """

@@ -28,6 +28,7 @@ CALLED = {"file": "config", "folder": "directory", "own_data": "data", "own_mode
           "own_federation": "federation", "lambdas": "sweep", "dataset": "name",
           "dynamics_list": "dynamics"}  # fmt: skip
 MOST_LAMBDA = 1e9
+MOST_ROUNDS = 1e9
 PLAIN = (str, bytes, int, float, type(None))
 
 
@@ -220,6 +221,16 @@ def _by(value: object) -> str | None:
     return None if isinstance(value, str) else 'must be the name of a metric, like "communications"'
 
 
+def _rounds(value: object) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_ROUNDS
+    return None if number else "must be FedAvg's rounds to the target, a number above 0 and up to 1e9"
+
+
+def _measured(value: object) -> str | None:
+    several = isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(map(_is_path, value))
+    return None if several or _is_path(value) else 'must be folders of FedAvg runs, like "runs/fedavg"'
+
+
 CHECKS: dict[str, Callable[[Any], str | None]] = {
     "config": _config,
     "file": _file,
@@ -262,6 +273,8 @@ CHECKS: dict[str, Callable[[Any], str | None]] = {
     "variants": _variants,
     "grid": _grid,
     "by": _by,
+    "rounds": _rounds,
+    "measured": _measured,
 }
 
 

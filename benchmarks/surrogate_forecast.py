@@ -1,4 +1,4 @@
-"""Compares the forecasts of a surrogate with real runs: `python -m benchmarks.forecast`.
+"""Compares the forecasts of a surrogate with real runs: `python -m benchmarks.surrogate_forecast`.
 
 Takes the finished runs of an evaluation (`hiflash evaluate-agent --name evaluation`), rehearses the same
 policies and seeds with the shipped surrogate, and compares the cost of every policy with the first one's.
@@ -64,7 +64,7 @@ def beside(runs: list[dict[str, Any]], first: list[dict[str, Any]]) -> dict[str,
 
 def main() -> None:
     """Print the findings as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.forecast", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.surrogate_forecast", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evaluation"))
     parser.add_argument("--policies", default="fixed-0,agent", help="the others are compared with the first")
     parser.add_argument("--associations", default="noniid")

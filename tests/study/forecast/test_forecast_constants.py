@@ -1,0 +1,129 @@
+"""The constant of a forecast: given, measured or known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from benchmarks.committed_tables import RESULTS, method_tables
+from benchmarks.forecast_error import summary
+
+import hiflash
+from hiflash.config import Config
+from hiflash.study.forecast.constants import find_constant, task_of
+from hiflash.study.forecast.expected import FILE, expected_error, regime_of
+from tiny import TINY, make_tiny_model
+
+GOAL = {**TINY, "stop.target": 0.6, "stop.communications": 2000}
+Run = Callable[..., hiflash.Result]
+
+
+@pytest.fixture
+def fedavg(run_tiny: Run, tmp_path: Path, no_figures: None) -> Path:
+    result = run_tiny("fedavg", tmp_path / "fedavg", **GOAL)
+    assert result.targets["0.6"] is not None
+    return tmp_path / "fedavg"
+
+
+def from_runs(folder: Path | list[Path], data: hiflash.Dataset, **more: Any) -> hiflash.Forecast:
+    return hiflash.forecast(
+        methods=["fedavg"], measured=folder, seeds=1, data=data, model=make_tiny_model, **{**GOAL, **more}
+    )
+
+
+def test_a_finished_run_of_fedavg_gives_its_rounds(fedavg: Path, tiny_data: hiflash.Dataset) -> None:
+    saved = json.loads((fedavg / "result.json").read_text())
+    rounds = saved["targets"]["0.6"]["communications"] / 10  # 10 clients a round
+    found = from_runs(fedavg, tiny_data)
+    assert found.constants["noniid2"].rounds == rounds
+    assert str(fedavg) in found.constants["noniid2"].origin
+    # FedAvg's own forecast is its measurement, or a round more: classes do not move in step.
+    assert found.rows()[0]["communications"] in (10 * rounds, 10 * rounds + 10)
+
+
+def test_several_runs_and_comparisons_give_the_mean(
+    fedavg: Path, run_tiny: Run, tiny_data: hiflash.Dataset, no_figures: None
+) -> None:
+    run_tiny("fedavg", fedavg.parent / "other", **{**GOAL, "seed": 1})
+    run_tiny("hifl", fedavg.parent / "hifl", **GOAL)  # it is no FedAvg, and is passed over
+    found = from_runs(fedavg.parent, tiny_data)
+    each = [
+        from_runs(fedavg.parent / name, tiny_data).constants["noniid2"].rounds for name in ("fedavg", "other")
+    ]
+    assert found.constants["noniid2"].rounds == fmean(each)
+    assert len(found.constants["noniid2"].measured) == 2
+
+
+def test_a_run_of_another_task_is_an_error(fedavg: Path, tiny_data: hiflash.Dataset) -> None:
+    with pytest.raises(hiflash.RunError, match=r"another task: client.lr is 0.05 there and 0.1 here"):
+        from_runs(fedavg, tiny_data, **{"client.lr": 0.1})
+
+
+def test_a_run_that_missed_the_target_is_an_error(fedavg: Path, tiny_data: hiflash.Dataset) -> None:
+    with pytest.raises(hiflash.RunError, match=r"did not reach 0\.99"):
+        from_runs(fedavg, tiny_data, **{"stop.target": 0.99})
+
+
+def test_a_lower_target_of_the_same_run_serves_too(fedavg: Path, tiny_data: hiflash.Dataset) -> None:
+    lower = from_runs(fedavg, tiny_data, **{"stop.target": 0.4}).constants["noniid2"].rounds
+    assert lower < from_runs(fedavg, tiny_data).constants["noniid2"].rounds
+
+
+def test_a_folder_without_fedavg_is_an_error(tmp_path: Path, tiny_data: hiflash.Dataset) -> None:
+    with pytest.raises(hiflash.RunError, match="no finished run of FedAvg"):
+        from_runs(tmp_path, tiny_data)
+    with pytest.raises(hiflash.RunError, match="is no run directory"):
+        from_runs(tmp_path / "missing", tiny_data)
+
+
+def test_an_unknown_task_says_how_to_measure_it() -> None:
+    with pytest.raises(hiflash.ConfigError, match=r"--method fedavg --client\.lr 0\.03 --stop\.target 0\.9"):
+        hiflash.forecast(client={"lr": 0.03})
+
+
+def test_the_constant_is_given_once() -> None:
+    with pytest.raises(hiflash.ConfigError, match="leave one of them out"):
+        hiflash.forecast(rounds=3, measured="runs/fedavg")
+    with pytest.raises(hiflash.ConfigError, match="every partition is a task"):
+        hiflash.forecast(rounds=3, partitions=["noniid1", "noniid2"])
+
+
+def test_a_method_does_not_change_the_task() -> None:
+    tasks = [
+        task_of(Config(method=method)) for method in ("fedavg", "fedprox", "fedat", "fednova", "hiflash")
+    ]
+    assert all(task == tasks[0] for task in tasks)
+    assert task_of(Config(**{"client.local_steps": 5})) != tasks[0]
+
+
+@pytest.mark.parametrize("partition", ["noniid2", "noniid1"])
+def test_known_constants_are_those_of_the_committed_table(partition: str) -> None:
+    known = find_constant(Config(**{"data.name": "mnist", "data.partition": partition}), None, [])
+    rows = {row.label: row for row in method_tables(RESULTS / "methods_mnist.md")[partition]}
+    assert round(10 * known.rounds) == rows["fedavg"].communications
+
+
+def test_expected_errors_are_those_of_the_committed_rows() -> None:
+    rows = json.loads((RESULTS / "forecast" / "rows.json").read_text())["rows"]
+    known = json.loads(FILE.read_text())["regimes"]
+    alike = [
+        row for row in rows if row["group"] in ("Non-IID(2), 3 local steps", "Non-IID(1), 3 local steps")
+    ]
+    assert len(alike) == 24
+    assert known["alike"] == pytest.approx(summary(alike))
+
+
+def test_expected_errors_know_their_kind_of_run() -> None:
+    assert regime_of(3, None, 0.0) == regime_of(3, 0.15, 0.0) == "alike"
+    assert regime_of(3, 0.32, 0.0) == "edge-noniid"
+    assert regime_of(3, 0.32, 0.5) == "momentum"
+    assert regime_of(30, 0.15, 0.5) == "many-steps"
+    assert expected_error("many-steps")["worst"] > expected_error("alike")["worst"]
+    rows = json.loads((RESULTS / "forecast" / "rows.json").read_text())["rows"]
+    pushed = [row for row in rows if row["regime"] == "momentum"]
+    assert {row["label"] for row in pushed} == {"fedavgm", "fedavgm-0.5", "hifl+delta+momentum"}
+    assert expected_error("momentum")["worst"] == pytest.approx(summary(pushed)["worst"])
