@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hiflash.cli.common import cells_options, print_paths, print_tables, run_with_view, track_option
-from hiflash.cli.words import agent_setting, seeds, settings_options, variants
+from hiflash.cli.words import agent_setting, methods_options, seeds, settings_options, variants
 
 if TYPE_CHECKING:
     from hiflash.study.cells import Cell
@@ -23,17 +23,7 @@ def add(commands: Any) -> None:
         "compare", help="run several methods on several partitions with several seeds", add_help=False
     )
     settings_options(command)
-    command.add_argument("--methods", help="names with commas, or all (fedavg,hierfavg,hifl)")
-    command.add_argument(
-        "--variant",
-        action="append",
-        metavar="'LABEL=METHOD KEY=VALUE ...'",
-        help="a method with settings of its own; may be given several times",
-    )
-    command.add_argument(
-        "--agent", metavar="FILE", help="the agent for methods with cloud.threshold = agent (cloud.agent)"
-    )
-    command.add_argument("--partitions", help="names with commas, e.g. iid,noniid2,noniid1 (data.partition)")
+    methods_options(command)
     cells_options(command)
     track_option(command)
     command.set_defaults(call=_compare)

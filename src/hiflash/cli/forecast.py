@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hiflash.cli.common import print_paths, print_tables
-from hiflash.cli.words import agent_setting, seeds, settings_options, variants
+from hiflash.cli.words import agent_setting, methods_options, seeds, settings_options, variants
 from hiflash.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,17 +23,7 @@ def add(commands: Any) -> None:
         "forecast", help="say what methods will need to reach a target, without training", add_help=False
     )
     settings_options(command)
-    command.add_argument("--methods", help="names with commas, or all (fedavg,hierfavg,hifl)")
-    command.add_argument(
-        "--variant",
-        action="append",
-        metavar="'LABEL=METHOD KEY=VALUE ...'",
-        help="a method with settings of its own; may be given several times",
-    )
-    command.add_argument(
-        "--agent", metavar="FILE", help="the agent for methods with cloud.threshold = agent (cloud.agent)"
-    )
-    command.add_argument("--partitions", help="names with commas, e.g. iid,noniid2,noniid1 (data.partition)")
+    methods_options(command)
     command.add_argument(
         "--seeds", help="how many federations, or a list with commas (3; 1 from 10,000 clients)"
     )

@@ -11,6 +11,7 @@ from hiflash.errors import ConfigError
 
 __all__ = [
     "agent_setting",
+    "methods_options",
     "plugin_option",
     "seeds",
     "settings_options",
@@ -31,6 +32,21 @@ def settings_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--runs", default="runs", metavar="FOLDER", help="where runs are saved (runs)")
     command.add_argument("--json", action="store_true", help="print the result as JSON and nothing else")
     plugin_option(command)
+
+
+def methods_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that say which methods a command is about."""
+    command.add_argument("--methods", help="names with commas, or all (fedavg,hierfavg,hifl)")
+    command.add_argument(
+        "--variant",
+        action="append",
+        metavar="'LABEL=METHOD KEY=VALUE ...'",
+        help="a method with settings of its own; may be given several times",
+    )
+    command.add_argument(
+        "--agent", metavar="FILE", help="the agent for methods with cloud.threshold = agent (cloud.agent)"
+    )
+    command.add_argument("--partitions", help="names with commas, e.g. iid,noniid2,noniid1 (data.partition)")
 
 
 def plugin_option(command: argparse.ArgumentParser) -> None:

@@ -2,56 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hiflash.agents import acting_agent
 from hiflash.core.metrics import ACCURACY
-from hiflash.messages import Weights
 from hiflash.sim.client_scores import client_scores
 from hiflash.sim.federation import Federation
-from hiflash.sim.record import Goals, Record
+from hiflash.sim.record import Goals, Record, Tally
 from hiflash.sim.result import Result
 from hiflash.weights import digest
 
-__all__ = ["Tally", "edges_of", "goals_of", "result_of"]
-
-
-class Tally(Protocol):
-    """The numbers of a run: those of an `Engine`, or of a deployed cloud."""
-
-    @property
-    def weights(self) -> Weights:
-        """Return the global model."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Return the number of updates of the global model."""
-        ...
-
-    @property
-    def clusters(self) -> list[list[int]]:
-        """Return the clients that belong to each edge."""
-        ...
-
-    @property
-    def kept(self) -> Mapping[int, Weights]:
-        """Return the values that clients do not share, by client, as far as they are known here."""
-        ...
-
-    def totals(self) -> dict[str, Any]:
-        """Return the coordinates of an evaluation."""
-        ...
-
-    def figures(self) -> dict[str, Any]:
-        """Return the other figures of a result."""
-        ...
-
-    def edges_ms(self) -> dict[str, list[float]]:
-        """Return response latency and waiting time of every edge."""
-        ...
+__all__ = ["edges_of", "goals_of", "result_of"]
 
 
 def goals_of(federation: Federation) -> Goals:

@@ -1,17 +1,18 @@
-"""The record of a run's evaluations: when targets were reached, and signs that the run does not learn."""
+"""The numbers of a run, and the record of its evaluations: targets reached, signs that it does not learn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from hiflash.core.metrics import ACCURACY, LOSS, Metric
 from hiflash.core.state import Stateful
+from hiflash.messages import Weights
 from hiflash.sim.targets import FIGURES, interpolated
 
-__all__ = ["TARGETS", "Goals", "Record"]
+__all__ = ["TARGETS", "Goals", "Record", "Tally"]
 
 TARGETS = (0.7, 0.8, 0.85, 0.9, 0.95)  # of accuracy; another metric has no scale of its own
 STABLE = 5  # consecutive evaluations whose mean must reach a target
@@ -20,6 +21,42 @@ REASONS = {
     "not finite": "not finite (client.lr may be too large)",
     "norm": "changed more than cloud.norm_bound allows",
 }
+
+
+class Tally(Protocol):
+    """The numbers of a run: those of an `Engine`, or of a deployed cloud."""
+
+    @property
+    def weights(self) -> Weights:
+        """Return the global model."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Return the number of updates of the global model."""
+        ...
+
+    @property
+    def clusters(self) -> list[list[int]]:
+        """Return the clients that belong to each edge."""
+        ...
+
+    @property
+    def kept(self) -> Mapping[int, Weights]:
+        """Return the values that clients do not share, by client, as far as they are known here."""
+        ...
+
+    def totals(self) -> dict[str, Any]:
+        """Return the coordinates of an evaluation."""
+        ...
+
+    def figures(self) -> dict[str, Any]:
+        """Return the other figures of a result."""
+        ...
+
+    def edges_ms(self) -> dict[str, list[float]]:
+        """Return response latency and waiting time of every edge."""
+        ...
 
 
 @dataclass(frozen=True)

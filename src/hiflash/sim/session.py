@@ -9,35 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hiflash.messages import Weights
-from hiflash.sim.record import Goals, Record
+from hiflash.sim.record import Goals, Record, Tally
 
 __all__ = ["Engine", "Hooks", "Session"]
 
 PROGRESS_S = 0.2
 
 
-class Engine(Protocol):
+class Engine(Tally, Protocol):
     """The interface that a session steps: the simulator, or centralized training."""
-
-    @property
-    def weights(self) -> Weights:
-        """Return the global model."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Return the number of updates of the global model."""
-        ...
-
-    @property
-    def clusters(self) -> list[list[int]]:
-        """Return the clients that belong to each edge."""
-        ...
-
-    @property
-    def kept(self) -> Mapping[int, Weights]:
-        """Return the values that clients do not share, by client."""
-        ...
 
     def start(self) -> None:
         """Schedule the first events."""
@@ -53,18 +33,6 @@ class Engine(Protocol):
 
     def used(self) -> dict[str, float]:
         """Return the share of each budget that is used up."""
-        ...
-
-    def totals(self) -> dict[str, Any]:
-        """Return the coordinates of an evaluation."""
-        ...
-
-    def figures(self) -> dict[str, Any]:
-        """Return the other figures of a result."""
-        ...
-
-    def edges_ms(self) -> dict[str, list[float]]:
-        """Return response latency and waiting time of every edge."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
