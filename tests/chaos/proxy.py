@@ -47,7 +47,7 @@ class Proxy:
     async def __aenter__(self) -> str:
         """Listen and return the address."""
         self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
-        return "127.0.0.1:{}".format(self._server.sockets[0].getsockname()[1])
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def __aexit__(self, *_: object) -> None:
         """End it with all its connections."""
