@@ -4,15 +4,19 @@ import asyncio
 import dataclasses
 from contextlib import asynccontextmanager
 
+import numpy as np
 import pytest
 
 pytest.importorskip("grpc", reason='needs pip install "hiflash[serve]"')
 
+from chaos.proxy import Proxy, Rough
+from hiflash.serve import grpc_transport
 from hiflash.serve.authority import make_throwaway_federation
 from hiflash.serve.calls import CallError, Peer, Service
 from hiflash.serve.credentials import Credentials
 from hiflash.serve.grpc_transport import GrpcCaller, start_server
 from hiflash.serve.identity import Identity, fingerprint
+from hiflash.serve.patience import Patience
 
 CLOUD = Identity("hospitals", "cloud", 0)
 MOST = 100_000
@@ -173,5 +177,44 @@ def test_a_caller_comes_back_to_a_service_that_restarted(federation):
             pytest.fail("the caller did not come back")
         await caller.close()
         await server.stop(0)
+
+    asyncio.run(main())
+
+
+def test_a_connection_may_take_its_time(federation):
+    """A handshake of three seconds was once given up after two at most, again and again."""
+    slow = Rough(np.random.default_rng(0), (0.8, 0.8))  # four messages: 3.2 s
+    edge = Credentials.load(federation, "edge/0")
+
+    async def main():
+        async with served(federation) as (_, address):
+            proxy = Proxy(address, slow)
+            async with proxy as way:
+                assert await say(way, edge, timeout_s=20.0) == b"edge 0: hello"
+            assert proxy.counts["connections"] == 1
+
+    asyncio.run(main())
+
+
+def test_a_silent_connection_is_noticed_long_before_the_deadline_of_a_call(federation, monkeypatch):
+    name = "grpc.http2.ping_timeout_ms"
+    quick = [(key, 1_000 if key == name else value) for key, value in grpc_transport.KEEPALIVE]
+    monkeypatch.setattr(grpc_transport, "KEEPALIVE", quick)
+    edge = Credentials.load(federation, "edge/0")
+
+    async def main():
+        async with served(federation) as (_, address):
+            proxy = Proxy(address)
+            async with proxy as way:
+                caller = GrpcCaller(way, edge, CLOUD, MOST)
+                await caller.call("Say", b"", timeout_s=5)
+                proxy.silent = True
+                begun = asyncio.get_running_loop().time()
+                with pytest.raises(CallError, match="unavailable"):
+                    await caller.call("Wait", b"", timeout_s=15)
+                assert asyncio.get_running_loop().time() - begun < 5
+                proxy.silent = False
+                assert await Patience(np.random.default_rng(0)).call(caller, "Say", b"1") == b"edge 0: 1"
+                await caller.close()
 
     asyncio.run(main())

@@ -30,7 +30,11 @@ STATUS: dict[Code, grpc.StatusCode] = {
 CODES: dict[grpc.StatusCode, Code] = {status: code for code, status in STATUS.items()}
 KEEPALIVE = [
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    (
+        "grpc.http2.ping_timeout_ms",
+        10_000,
+    ),  # without it gRPC waits for a minute, whatever the line above says
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 ]
@@ -138,7 +142,7 @@ class GrpcCaller:
             *_limits(most_bytes),
             *KEEPALIVE,
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 10_000),  # in fact: how long a handshake may take
             ("grpc.max_reconnect_backoff_ms", 2_000),
             ("grpc.enable_retries", 0),  # we repeat calls ourselves
             ("grpc.use_local_subchannel_pool", 1),

@@ -204,9 +204,13 @@ async def _first(task: asyncio.Task[Any], *others: Any) -> int:
 
 
 async def _all_told(service: CloudService) -> None:
-    """Wait until all nodes that were seen know of the end, but not for ever."""
+    """Wait until all nodes that took part know of the end, but not for ever.
+
+    A cloud that was restarted at the end has not seen them yet, and they wait for it.
+    """
     until = asyncio.get_running_loop().time() + LINGER_S
-    while set(service.seen) - service.told and asyncio.get_running_loop().time() < until:
+    took_part = {node for node, grants in enumerate(service.live.ledger.grants) if grants}
+    while (took_part | set(service.seen)) - service.told and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(0.05)
 
 
