@@ -65,3 +65,14 @@ class Paused(Exception):  # noqa: N818  # not an error: the run can go on from w
         self.directory = directory
         usual = f"paused; resume with: hiflash run --resume {directory}" if directory else "stopped"
         super().__init__(said or usual)
+
+
+def first_error(group: BaseException) -> BaseException:
+    """Return the first error of a group of errors, which says enough.
+
+    >>> first_error(ExceptionGroup("both", [ValueError("one"), ValueError("two")]))
+    ValueError('one')
+    """
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group

@@ -36,7 +36,7 @@ from hiflash.serve.live import LiveCloud
 from hiflash.serve.memory import Memory, Own
 from hiflash.serve.models import CloudModels, EdgeModels
 from hiflash.serve.patience import Patience
-from hiflash.serve.ways import PlacedByCloud
+from hiflash.serve.ways import Inside, PlacedByCloud
 from hiflash.serve.wire import Wire
 from hiflash.sim.ledger import Ledger, Prices
 from hiflash.sim.record import Goals, Record
@@ -65,6 +65,7 @@ class Plan:
     threshold: str = "random"
     mixing: str = "interpolate"
     algorithm: str = "sgd"
+    flat: bool = False
     codecs: str = "none"
     lease_s: float = 20.0
     faults: Faults = field(default_factory=Faults)
@@ -87,6 +88,7 @@ class Plan:
             threshold=pick("random", "0", "1", "inf"),
             mixing=pick("interpolate", "delta", "buffer"),
             algorithm=pick("sgd", "scaffold"),
+            flat=pick(False, False, True),
             codecs=pick("none", "none", "fp16", "topk"),
             lease_s=pick(3.0, 20.0),
             faults=Faults(
@@ -168,6 +170,8 @@ class World:
         self.clusters = [
             list(range(edge * plan.clients, (edge + 1) * plan.clients)) for edge in range(plan.edges)
         ]
+        if plan.flat:
+            self.clusters = [[client] for client in range(plan.edges * plan.clients)]
         self.memories = {client: Kept() for cluster in self.clusters for client in cluster}
         self.cloud_now: CloudService | None = None
         self.events: list[tuple] = []
@@ -183,7 +187,7 @@ class World:
             "side": self.rules.algorithm.cloud(SIZE, len(self.memories)),
         }
         if plan.schedule == "sync":
-            selection = UniformSelection(plan.edges, plan.seed)
+            selection = UniformSelection(len(self.clusters), plan.seed)
             cloud = SyncCloud(weights, examples, selection=selection, quorum=0.5, **common)
         else:
             fixed = plan.threshold != "random"
@@ -204,7 +208,11 @@ class World:
             )
         payloads = Payloads.of(4 * SIZE, None, None)
         ledger = Ledger(
-            plan.edges, payloads, Prices((1.0, 1.0), 0.05), flat=False, synchronous=plan.schedule == "sync"
+            len(self.clusters),
+            payloads,
+            Prices((1.0, 1.0), 0.05),
+            flat=False,
+            synchronous=plan.schedule == "sync",
         )
         log = lambda now, kind, row: self.events.append((now, kind, row))  # noqa: E731
         return LiveCloud(
@@ -215,6 +223,8 @@ class World:
             limits={"communications": plan.communications},
             clusters=self.clusters,
             record=Record(Goals(5, 0.9)),
+            most_rounds=2,
+            most_steps=3,
         )
 
     async def start_cloud(self, process: Process) -> None:
@@ -222,8 +232,9 @@ class World:
         terms = Terms(
             *DIGESTS,
             lease_s=self.plan.lease_s,
-            start_edges=self.plan.edges,
+            start_edges=len(self.clusters),
             start_s=30.0,
+            flat=self.plan.flat,
             snapshot_rows=self.plan.snapshot_rows,
             rate=1e6,
             burst=1e6,
@@ -235,7 +246,7 @@ class World:
 
     async def start_edge(self, edge: int, process: Process) -> None:
         terms = EdgeTerms(
-            edge, *DIGESTS, address=f"edge {edge}", client_s=4.0, start_s=5.0, rate=1e6, burst=1e6
+            edge, *DIGESTS, address=f"edge-{edge}:1", client_s=4.0, start_s=5.0, rate=1e6, burst=1e6
         )
         agent = EdgeAgent(
             terms,
@@ -258,6 +269,26 @@ class World:
         )
         workloads = {client: Workload(EXAMPLES, 3, 0.1, 1.0, 100) for client in self.clusters[number]}
         return Edge(number, sorted(members), workloads, rules, estimates, combine_clients)
+
+    async def start_flat(self, client: int, process: Process) -> None:
+        """Run a client without an edge, as `hiflash client` does it."""
+        peer, patience = Peer("client", client), Patience(self.stream, timeout_s=2.0)
+        cloud = self.net.caller(peer, "cloud")
+        edge = EdgeAgent(
+            EdgeTerms(client, *DIGESTS, client_s=1e9, start_s=5.0, rate=1e9, burst=1e9),
+            self.wire,
+            EdgeModels(SPEC, self.codec, self.codec),
+            cloud,
+            partial(self._edge, client),
+            Patience(self.stream, timeout_s=2.0),
+        )
+        way = Inside(client, edge.cluster, PlacedByCloud(client, self.wire, cloud, lambda *_: None, patience))
+        terms = ClientTerms(client, *DIGESTS, examples=EXAMPLES, compute_s=0.05)
+        agent = ClientAgent(terms, self.wire, way, self._work, self.memories[client], patience)
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(agent.run())
+            await edge.run()
+            serving.cancel()
 
     async def start_client(self, client: int, process: Process) -> None:
         terms = ClientTerms(client, *DIGESTS, examples=EXAMPLES, compute_s=0.05)
@@ -284,8 +315,10 @@ class World:
         """Run to the end; faults stop after a while, so that the run must end."""
         net = self.net
         net.processes["cloud"] = Process("cloud", self.start_cloud)
-        for edge, cluster in enumerate(self.clusters):
-            net.processes[f"edge {edge}"] = Process(f"edge {edge}", partial(self.start_edge, edge))
+        for client in self.memories if self.plan.flat else ():
+            net.processes[f"client {client}"] = Process(f"client {client}", partial(self.start_flat, client))
+        for edge, cluster in () if self.plan.flat else enumerate(self.clusters):
+            net.processes[f"edge-{edge}:1"] = Process(f"edge-{edge}:1", partial(self.start_edge, edge))
             for client in cluster:
                 net.processes[f"client {client}"] = Process(
                     f"client {client}", partial(self.start_client, client)
@@ -311,7 +344,7 @@ class World:
         kills += [("client", n) for n in range(plan.client_kills)]
         for kind, _ in kills:
             await asyncio.sleep(float(stream.exponential(1.5)))
-            names = [name for name in self.net.processes if name.startswith(kind)]
+            names = [name for name in self.net.processes if name.startswith(kind)] or ["cloud"]
             process = self.net.processes[names[int(stream.integers(len(names)))]]
             process.kill()
             await asyncio.sleep(float(stream.exponential(0.5)))

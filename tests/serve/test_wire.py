@@ -105,6 +105,7 @@ def test_too_many_rounds_or_too_large_numbers_are_refused():
         [pb.Array(name="x" * 81, shape=[2], values=bytes(8))],
         [pb.Array(name="c", shape=[2], values=bytes(8))] * 2,
         [pb.Array(name="c", shape=[1] * 9, values=bytes(4))],
+        [pb.Array(name="c", shape=[2**31, 2**31, 0], values=b"")],
         [pb.Array(name=str(n)) for n in range(65)],
     ],
 )
@@ -113,11 +114,17 @@ def test_arrays_that_do_not_fit_their_shape_or_name_are_refused(sent):
         WIRE.arrays(sent)
 
 
-def test_arrays_keep_their_shape_also_without_values():
-    sent = array_messages({"a": np.zeros((2, 0), np.float32), "b": np.float32(7).reshape(())})
+def test_arrays_keep_their_shape_also_that_of_a_number():
+    sent = array_messages({"a": np.zeros((2, 1), np.float32), "b": np.float32(7).reshape(())})
     got = WIRE.arrays(sent)
-    assert got["a"].shape == (2, 0)
+    assert got["a"].shape == (2, 1)
     assert (got["b"].shape, float(got["b"])) == ((), 7.0)
+
+
+@pytest.mark.parametrize("kind", [pb.CheckIn, pb.Hello, pb.Fetch, pb.Beat, pb.Place, pb.Lease])
+def test_calls_without_a_model_are_small(kind):
+    with pytest.raises(Malformed, match="are allowed"):
+        Wire(10**6).read(kind, bytes(SLACK + 1))
 
 
 def test_impossible_seconds_count_as_none():

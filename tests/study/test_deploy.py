@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -222,6 +223,8 @@ def _rounds(state: Path) -> int:
         (["up", "--method", "fedavg"], "serve.keep_client_updates"),
         (["up", "--method", "centralized"], "nothing to deploy"),
         (["up", "--serve.lease_s", "0.1"], "serve.lease_s"),
+        (["up", "--serve.data", "own"], "leave out serve.data"),
+        (["edge", "--node", "0", "--address", "edge.example.org:1"], "--insecure"),
         (["status", "nowhere"], "journal.sqlite"),
         (["replay", "nowhere"], "journal.sqlite"),
         (["cloud", "--dir", "bad/../../name?", "--seed", "1"], "run name"),
@@ -234,6 +237,16 @@ def test_wrong_input_is_one_clear_error_and_nothing_is_written(words, said, tmp_
     assert said in error
     assert error.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cloud_that_cannot_listen_leaves_nothing(tmp_path, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["cloud", "--dir", str(tmp_path / "state"), "--seed", "1", "--listen", address]) == 2
+    assert "cannot listen there" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -177,7 +177,9 @@ class ServeSection(Section):
     """The deployed system (docs/deployment.md). A simulation reads none of these keys."""
 
     data: Literal["partition", "own"] = setting(
-        "partition", "samples of a client: its part of the dataset here, or samples of its own"
+        "partition",
+        "samples of a client: its part of the dataset here, or samples of its own",
+        allowed='"partition" or "own"',
     )
     client_examples: Count = setting(1_000_000, "data own: most samples that a client may declare")
     keep_client_updates: bool = setting(

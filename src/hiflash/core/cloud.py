@@ -44,6 +44,7 @@ from hiflash.weights import finite, norm
 
 __all__ = ["Cloud", "Lease"]
 
+COSTS_RETRY_S = 1.0
 VERDICTS_KEPT = 10_000  # an edge repeats its last upload, not one from ten thousand leases ago
 
 
@@ -214,7 +215,8 @@ class Cloud(Stateful):
                 return [Refuse(edge, check_in.request_id, "expired", 0.0, check_in.now)]
             return []  # a replayed or reordered request changes nothing
         if not check_in.costs.valid:
-            return [Refuse(edge, check_in.request_id, "costs", 0.0, check_in.now)]  # NaN cannot be sorted
+            # NaN cannot be sorted. Whoever declares it may ask again, but not at once.
+            return [Refuse(edge, check_in.request_id, "costs", COSTS_RETRY_S, check_in.now)]
         effects: list[CloudEffect] = []
         if held is not None:  # the edge restarted and does not know its lease any more
             effects += self._end(held, "superseded", check_in.now)

@@ -79,9 +79,9 @@ class EdgeRules:
     """How the edges of a federation run their rounds.
 
     `least` is the smallest number of models that the aggregation rule accepts. `gathers` says what becomes of
-    the arrays that clients send beside their models. Without `trains` a round has no assignments: only its
-    timing counts. `clients_per_round` is a number of clients, a share of the cluster below 1, or None for
-    all (`taking_part`).
+    the arrays that clients send beside their models, and `usable` whether they are the right ones. Without
+    `trains` a round has no assignments: only its timing counts. `clients_per_round` is a number of clients, a
+    share of the cluster below 1, or None for all (`taking_part`).
     """
 
     edge_rounds: tuple[int, ...]
@@ -94,6 +94,7 @@ class EdgeRules:
     asks_between_rounds: bool = False
     trains: bool = True
     gathers: str = "sum"
+    usable: Callable[[Extra], bool] = usable_extra
 
 
 def taking_part(wanted: float | None, clients: int) -> int:
@@ -288,7 +289,7 @@ class Edge(Stateful):
             and type(update.examples) is int
             and 0 < update.examples <= self.workloads[update.client].examples
             and 1 <= update.steps <= _most_steps(self.workloads[update.client].steps)
-            and usable_extra(update.extra)
+            and self._usable(update.extra)
         )
         if not wanted:
             return []
@@ -298,6 +299,19 @@ class Edge(Stateful):
         self.updates[update.client] = (update, compute_s, took_s - compute_s)
         self.gone.discard(update.client)
         return self._close_if_complete(update.now)
+
+    def _usable(self, extra: Extra) -> bool:
+        """Return whether a client's arrays are of the algorithm's kind, and fit those that came before."""
+        if not extra:
+            return True
+        others = [self.extra, *(update.extra for update, _, _ in self.updates.values())]
+        same = all(
+            other[name].shape == array.shape
+            for name, array in extra.items()
+            for other in others
+            if name in other
+        )
+        return same and usable_extra(extra) and self.rules.usable(extra)
 
     def _leave(self, event: Left) -> list[EdgeEffect]:
         """Stop waiting for a client of this round; the quorum still counts it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -119,6 +120,8 @@ class Deployment:
             clusters=population.clusters,
             record=Record(goals_of(federation)),
             most_examples=None if declared else max(examples.values()),
+            most_rounds=max(config.edge.edge_rounds),
+            most_steps=workload_of(config, max(declared.values(), default=most)).steps,
         )
         live.opening = edges_of(federation, live)
         return live
@@ -136,6 +139,7 @@ class Deployment:
             snapshot_rows=serve.snapshot_rows,
             rate=serve.rate,
             burst=serve.burst,
+            run=secrets.token_hex(8),
         )
         return CloudService(live, self.wire, terms, store, LocalTests(self.federation))
 
@@ -154,6 +158,7 @@ class Deployment:
             burst=UNLIMITED if flat else serve.burst,
             declared=self.declared,
             most_examples=serve.client_examples,
+            least=self._least,
         )
         spec = self.federation.start.spec
         models = EdgeModels(spec, self.exchange.download, self.exchange.upload)
@@ -173,13 +178,19 @@ class Deployment:
         )
         return ClientAgent(terms, self.wire, way, training, memories, self.patience("client", number))
 
+    @property
+    def _least(self) -> int:
+        """Return how many clients an edge model must be of: one alone would be at rest in the journal."""
+        return 1 if self.config.serve.keep_client_updates else 2
+
     def patience(self, role: str, number: int) -> Patience:
         """Return how a node repeats its calls. Its pauses need not repeat: they decide no result."""
         return Patience(rng(self.config.seed, "pauses", role, number))
 
     def _make_edge(self, number: int, members: Mapping[int, Member], estimates: Estimates) -> Edge:
         algorithm, trained = self.exchange.algorithm, self.federation.start.trained
-        rules = edge_rules(self.config, algorithm)
+        rules = edge_rules(self.config, algorithm, trained)
+        rules = replace(rules, least=max(rules.least, self._least))
         if rules.deadline_s == math.inf:
             rules = replace(rules, deadline_s=self.config.serve.round_s)
         workloads = _Workloads(self.config, members)

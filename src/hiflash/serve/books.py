@@ -20,7 +20,7 @@ from hiflash.messages import (
     Welcome,
 )
 from hiflash.serve.memory import Outcomes
-from hiflash.serve.wire import Measured
+from hiflash.serve.wire import MOST_NAMES, Measured
 from hiflash.sim.events import Log
 from hiflash.sim.ledger import Ledger
 from hiflash.sim.world import RoundTiming
@@ -137,6 +137,10 @@ class Books(Stateful):
         self.log(now, "grant", {**row, "threshold": str(grant.threshold), "rounds": rounds})
 
     def _verdict(self, verdict: Verdict, now: float, *, first: bool, metrics: Mapping[str, float]) -> None:
+        # Names come from clients: the books must not grow with them.
+        room = MOST_NAMES - len(self.ledger.told)
+        new = [name for name in metrics if name not in self.ledger.told][: max(room, 0)]
+        metrics = {name: value for name, value in metrics.items() if name in self.ledger.told or name in new}
         if not first:
             if self.late.pop(verdict.lease_id, None) is None:
                 return  # a repeat, or no lease of ours

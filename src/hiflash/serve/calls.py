@@ -17,7 +17,7 @@ from hiflash.serve.wire import PROTOCOL, Malformed
 
 __all__ = ["CallError", "Caller", "Code", "Handler", "Peer", "Service", "TokenBucket"]
 
-Code = Literal["unavailable", "timeout", "denied", "invalid", "busy", "mismatch"]
+Code = Literal["unavailable", "timeout", "denied", "invalid", "busy", "mismatch", "stranger"]
 
 
 class Peer(NamedTuple):
@@ -28,7 +28,10 @@ class Peer(NamedTuple):
 
 
 class CallError(Exception):
-    """A call that failed. After `unavailable`, `timeout` and `busy` the caller may try again."""
+    """A call that failed. After `unavailable`, `timeout` and `busy` the caller may try again.
+
+    After `stranger` it must say hello first.
+    """
 
     def __init__(self, code: Code, detail: str, retry_after_s: float = 0.0) -> None:
         super().__init__(f"{code}: {detail}")
@@ -37,7 +40,7 @@ class CallError(Exception):
     @property
     def final(self) -> bool:
         """Return whether the same call would fail again."""
-        return self.code in ("denied", "invalid", "mismatch")
+        return self.code in ("denied", "invalid", "mismatch", "stranger")
 
 
 class Caller(Protocol):

@@ -25,10 +25,13 @@ class Channels:
     identity: Identity
     credentials: Credentials | None = field(default=None, repr=False)
     denied: Collection[str] = ()
+    insecure: bool = False
 
     def to(self, address: str, role: str, number: int, most_bytes: int) -> GrpcCaller:
         """Return the way to the service of another node."""
-        split_address(address)
+        host, _ = split_address(address)
+        if self.credentials is None and not self.insecure and not is_loopback(host):
+            raise ConfigError(f"{address} is beyond this machine; give --certs DIR, or spell out --insecure")
         label = role if role == "cloud" else f"{role}/{number}"
         server = parse_label(label, self.identity.federation)
         return GrpcCaller(address, self.credentials or self.identity, server, most_bytes)
@@ -51,7 +54,7 @@ def open_channels(certs: Path | None, who: str, addresses: Collection[str], *, i
             "--certs DIR (hiflash certs), or spell out --insecure"
         )
     try:
-        return Channels(parse_label(who, PLAIN))
+        return Channels(parse_label(who, PLAIN), insecure=insecure)
     except IdentityError as error:
         raise ConfigError(f"--node {who}: {error}") from None
 

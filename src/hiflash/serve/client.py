@@ -101,7 +101,7 @@ class ClientAgent:
             try:
                 await self._serve(found.edge)
             except (CallError, Malformed) as error:
-                if isinstance(error, CallError) and error.code in ("denied", "invalid"):
+                if isinstance(error, CallError) and error.code in ("denied", "invalid", "mismatch"):
                     raise
                 await self.patience.rest(self.patience.first_s)  # ask again: the edge may be another
 
@@ -129,9 +129,12 @@ class ClientAgent:
             examples=self.terms.examples,
             steps=self.memory.steps,
             compute_s=self.terms.compute_s,
+            run=self.memory.run,
         ).SerializeToString()
         told = self.wire.read(pb.Welcome, await edge.call("Hello", said, timeout_s=self.patience.timeout_s))
         self.finished = told.finished
+        if told.run != self.memory.run:  # what was kept is of another run
+            self.memory = Memory(run=told.run)
 
     async def _work(self, edge: Caller, told: pb.Task) -> None:
         """Train one task and deliver its result; beats tell the edge that this client is alive."""
@@ -141,14 +144,19 @@ class ClientAgent:
         place = (told.lease_id, told.round)
         # Assigned steps count, even if the update is lost.
         self._keep(self.memory.begun(place, own, work.first_step + work.steps))
-        beats = asyncio.create_task(self._beat(edge))
+        working, beats = asyncio.ensure_future(self.works(job, own)), asyncio.create_task(self._beat(edge))
         try:
-            worked = await self.works(job, own)
+            await asyncio.wait((working, beats), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                return  # the run is over: nobody wants the result
+            worked = working.result()
         finally:
+            working.cancel()
             beats.cancel()
         if worked.own is not own:
             self._keep(self.memory.worked(worked.own))  # before the edge has it: its changes count then
-        await edge.call("Deliver", self._delivery(place, worked), timeout_s=self.patience.timeout_s)
+        # A few times only: an edge that has restarted may be elsewhere.
+        await self.patience.call(edge, "Deliver", self._delivery(place, worked), tries=3)
 
     def _delivery(self, place: tuple[int, int], worked: Worked) -> bytes:
         return pb.Deliver(
@@ -178,7 +186,8 @@ class ClientAgent:
 
     async def _beat(self, edge: Caller) -> None:
         said = pb.Beat(node=self.terms.number).SerializeToString()
-        while True:
+        while not self.finished:
             await asyncio.sleep(self.terms.beat_s)
-            with suppress(CallError):  # delivering the update will say what is wrong
-                await edge.call("Beat", said, timeout_s=self.terms.beat_s)
+            with suppress(CallError, Malformed):  # delivering the update will say what is wrong
+                answer = await edge.call("Beat", said, timeout_s=self.terms.beat_s)
+                self.finished = self.wire.read(pb.Alive, answer).finished

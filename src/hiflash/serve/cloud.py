@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ __all__ = ["CloudService", "Terms", "Tests"]
 
 NODE_CALLS = ("Hello", "CheckIn", "Upload", "Progress", "Abandon", "Beat")
 MOST_WAIT_S = 60.0
+LONGEST_ADDRESS = 255
 WATCH_S = 1.0  # at most so long between two looks for silent edges
 SLOTS = 10  # in a mean lease: what an agent measures time in
 
@@ -45,6 +47,7 @@ class Terms:
     snapshot_rows: int = 1_000
     rate: float = 200.0
     burst: float = 400.0
+    run: str = "run"  # the name of a new run
 
 
 class Tests(Protocol):
@@ -70,7 +73,7 @@ class CloudService(Service):
         self, live: LiveCloud, wire: Wire, terms: Terms, store: Store, tests: Tests | None = None
     ) -> None:
         node = "client" if terms.flat else "edge"
-        roles = {node: NODE_CALLS, **({} if terms.flat else {"client": ("Place",)})}
+        roles = {node: (*NODE_CALLS, "Place")} if terms.flat else {node: NODE_CALLS, "client": ("Place",)}
         super().__init__(roles, rate=terms.rate, burst=terms.burst)
         self.live = live
         self.wire = wire
@@ -89,15 +92,26 @@ class CloudService(Service):
         self._to_test = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve until cancelled or broken."""
+        """Serve until `drain`, cancelled or broken."""
         self._started = self.live.scale is not None
         self.kernel.begin()
+        if not self.live.run:
+            begun = Input("begin", CLOUD, self.terms.run.encode())
+            self.kernel.enqueue(begun).add_done_callback(_ignored)
         self._tell([])
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.kernel.run())
-            tasks.create_task(self._watch())
+            others = [tasks.create_task(self._watch())]
             if self.tests is not None:
-                tasks.create_task(self._test(self.tests))
+                others.append(tasks.create_task(self._test(self.tests)))
+            await self.kernel.run()
+            for task in others:
+                task.cancel()
+
+    def drain(self) -> None:
+        """Answer what is held, take nothing more, and let `run` end once all that was taken is durable."""
+        self.draining = True
+        self.release()
+        self.kernel.close()
 
     def status(self) -> dict[str, Any]:
         """Return what there is to know of the run and of its nodes."""
@@ -135,25 +149,36 @@ class CloudService(Service):
             "applied": self.live.ledger.applied[node],
         }
 
+    def _check_allowed(self, method: str, peer: Peer) -> None:
+        super()._check_allowed(method, peer)
+        if method in NODE_CALLS and peer.number >= len(self.live.clusters):
+            raise CallError("denied", f"{peer.role} {peer.number} is not part of this federation")
+
     async def on_hello(self, peer: Peer, body: bytes) -> bytes:
         """Compare the terms and tell an edge its last request and its cluster."""
         said = self.wire.read(pb.Hello, body)
         self.check_node(peer, said.node)
         self.check_terms("the cloud", (self.terms.config_digest, self.terms.spec_digest), said)
         self._alive(peer.number)
-        self.addresses[peer.number] = said.address
+        self.addresses[peer.number] = _address(said.address)
         request_id = 0
         if not self.over.is_set():
             for effect in await self._submit("hello", peer.number, b""):
                 if isinstance(effect, Welcome):
                     request_id = effect.request_id
-        clients, finished = self.live.clusters[peer.number], self._ended(peer)
-        return pb.Welcome(request_id=request_id, clients=clients, finished=finished).SerializeToString()
+        return pb.Welcome(
+            request_id=request_id,
+            clients=self.live.clusters[peer.number],
+            finished=self._ended(peer),
+            run=self.live.run,
+        ).SerializeToString()
 
     async def on_checkin(self, peer: Peer, body: bytes) -> bytes:
         """Answer a check-in with a grant or a refusal; an empty answer means: ask again."""
         arrived = asyncio.get_running_loop().time()
         asked = self.wire.read(pb.CheckIn, body)
+        asked.DiscardUnknownFields()
+        body = asked.SerializeToString()  # no more than is needed goes into the journal
         self.check_node(peer, asked.node)
         self._alive(peer.number)
         # Listen before asking: the answer may come in the same batch as the question.
@@ -181,7 +206,7 @@ class CloudService(Service):
         beat = self.wire.read(pb.Beat, body)
         self.check_node(peer, beat.node)
         self._alive(peer.number)
-        self.addresses[peer.number] = beat.address
+        self.addresses[peer.number] = _address(beat.address)
         return pb.Alive(finished=self._ended(peer)).SerializeToString()
 
     async def on_place(self, peer: Peer, body: bytes) -> bytes:
@@ -212,6 +237,9 @@ class CloudService(Service):
         effects = await self._submit(kind, peer.number, body)
         request_id = sent.check_in.request_id if sent.HasField("check_in") else 0
         answers = _to(effects, peer.number, request_id)
+        self.refused["lease"] += any(
+            isinstance(each, Verdict) and each.reason == "no such lease" for each in answers
+        )
         return self._answered(peer, answers, sent.check_in.holds, arrived)
 
     def _answered(self, peer: Peer, answers: Sequence[CloudEffect], holds: int, arrived: float) -> bytes:
@@ -269,6 +297,9 @@ class CloudService(Service):
         """Yield a future for the next grant or refusal of a node; it gets None when there will be none."""
         news: asyncio.Future[CloudEffect | None] = asyncio.get_running_loop().create_future()
         waiting = self._polls.setdefault(node, [])
+        for older in waiting:  # one held call for each node is enough
+            if not older.done():
+                older.set_result(None)
         waiting.append(news)
         try:
             yield news
@@ -330,14 +361,21 @@ class CloudService(Service):
 
 
 def _scale(asked: Sequence[pb.CheckIn]) -> Scale:
-    """Return the units of costs from what the first edges expect: a mean lease with two rounds."""
-    compute_s = send_s = lease_s = 0.0
+    """Return the units of costs from what the first edges expect: the median lease, with two rounds.
+
+    The median, because one edge must not decide alone.
+    """
+    leases = []
     for each in asked:
         costs, rounds = each.costs, max(each.rounds, 1)
-        compute_s += 2 * costs.compute_s / rounds / len(asked)
-        send_s += 2 * costs.send_s / rounds / len(asked)
-        lease_s += (costs.down_s + 2 * costs.train_s / rounds + costs.up_s) / len(asked)
-    return Scale(*(_positive(seconds) for seconds in (lease_s / SLOTS, compute_s, send_s)))
+        lease_s = costs.down_s + 2 * costs.train_s / rounds + costs.up_s
+        leases.append((lease_s / SLOTS, 2 * costs.compute_s / rounds, 2 * costs.send_s / rounds))
+    return Scale(*(_positive(sorted(column)[len(column) // 2]) for column in zip(*leases, strict=True)))
+
+
+def _address(said: str) -> str:
+    """Return where an edge says that it is, empty if nobody could call that."""
+    return said if len(said) <= LONGEST_ADDRESS and re.fullmatch(r"[^\s/@]+:\d{1,5}", said) else ""
 
 
 def _positive(seconds: float) -> float:

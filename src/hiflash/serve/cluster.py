@@ -15,10 +15,11 @@ from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import CallError, Peer, Service
 from hiflash.serve.memory import Outcomes
 from hiflash.serve.models import model_bytes, read_model
-from hiflash.serve.wire import Measured, Wire, array_messages
+from hiflash.serve.wire import MOST_NAMES, Measured, Wire, array_messages
 
 __all__ = ["Closed", "Cluster", "EdgeTerms", "Member"]
 
+MOST_COMPUTE_S = 1e6
 CLIENT_CALLS = ("Hello", "Fetch", "Deliver", "Beat")
 
 
@@ -41,6 +42,7 @@ class EdgeTerms:
     burst: float = 400.0
     declared: Mapping[int, int] = field(default_factory=dict)
     most_examples: int = 10_000_000
+    least: int = 1  # clients that must be there before the edge asks for a lease
 
 
 @dataclass(slots=True)
@@ -82,8 +84,10 @@ class Cluster(Service):
         self.wire = wire
         self.members: dict[int, Member] = {}
         self.expected: frozenset[int] | None = None  # unknown before the cloud's welcome
+        self.run = ""
         self.over = asyncio.Event()  # the run is over
         self._told: set[int] = set()  # clients that know of it
+        self._fetches: dict[int, int] = {}  # the number of every client's last call for a task
         self.tasks = Outcomes()
         self._round: _OpenRound | None = None
         self._inbox: asyncio.Queue[ClientUpdate | Left] = asyncio.Queue()
@@ -94,9 +98,14 @@ class Cluster(Service):
         until = self.now() + self.terms.start_s
         while not self.over.is_set():
             present, left_s = len(self.members), until - self.now()
-            if present == len(self.expected or ()) or (present and left_s <= 0):
+            if present == len(self.expected or ()) or (self.enough and left_s <= 0):
                 return
             await self.wait_for_news(max(0.1, left_s))
+
+    @property
+    def enough(self) -> bool:
+        """Return whether enough clients are here for a lease."""
+        return len(self.members) >= self.terms.least
 
     async def hold(self, edge: Edge, opened: Round) -> Closed:
         """Hand out the tasks of a round and return what the edge wants when it closes."""
@@ -169,10 +178,12 @@ class Cluster(Service):
             told = f"declares {said.examples} samples, and "
             told += f"may have {terms.most_examples}" if declared is None else f"the configuration {declared}"
             raise CallError("denied", f"client {peer.number} {told}")
-        compute_s = said.compute_s if 0 <= said.compute_s < math.inf else 0.0
-        self.members[peer.number] = Member(said.examples, said.steps, compute_s, self.now())
+        # A client must not make the costs of its edge impossible.
+        compute_s = said.compute_s if 0 <= said.compute_s < MOST_COMPUTE_S else 0.0
+        steps = said.steps if said.run == self.run else 0  # those of another run do not count
+        self.members[peer.number] = Member(said.examples, steps, compute_s, self.now())
         self.tell()
-        return pb.Welcome(finished=self.over.is_set()).SerializeToString()
+        return pb.Welcome(finished=self.over.is_set(), run=self.run).SerializeToString()
 
     async def on_fetch(self, peer: Peer, body: bytes) -> bytes:
         """Hand a client its task, as soon as there is one that it has not delivered."""
@@ -181,7 +192,8 @@ class Cluster(Service):
         self._known(peer)
         # Short enough that the next call comes before this client counts as silent.
         until = self.now() + min(max(asked.wait_s, 0.0), self.terms.client_s / 2)
-        while not self.over.is_set():
+        mine = self._fetches[peer.number] = self._fetches.get(peer.number, 0) + 1
+        while not self.over.is_set() and self._fetches[peer.number] == mine:  # a newer call ends an older
             found = self._task(peer.number, (asked.lease_id, asked.round))
             if found is not None:
                 return found
@@ -216,6 +228,8 @@ class Cluster(Service):
         """Take note that a client is alive."""
         self.check_node(peer, self.wire.read(pb.Beat, body).node)
         self._known(peer)
+        if self.over.is_set():
+            self._told.add(peer.number)
         return pb.Alive(finished=self.over.is_set()).SerializeToString()
 
     def _task(self, client: int, last: tuple[int, int]) -> bytes | None:
@@ -238,7 +252,7 @@ class Cluster(Service):
     def _mean_metrics(self, delivered: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
         """Return the mean of every metric, weighted by the samples of the clients that report it."""
         means = {}
-        for name in sorted({name for metrics in delivered.values() for name in metrics}):
+        for name in sorted({name for metrics in delivered.values() for name in metrics})[:MOST_NAMES]:
             told = [
                 (metrics[name], self.members[client].examples)
                 for client, metrics in sorted(delivered.items())
@@ -251,7 +265,7 @@ class Cluster(Service):
     def _known(self, peer: Peer) -> None:
         member = self.members.get(peer.number)
         if member is None:  # this edge has restarted, or the client was silent
-            raise CallError("mismatch", "say hello first")
+            raise CallError("stranger", "say hello first")
         member.seen = self.now()
 
 

@@ -33,6 +33,8 @@ def check_clients_hidden(config: Config, clusters: Sequence[Sequence[int]]) -> N
             why = (
                 f"a round of edge {sizes.index(1)} has one client, so the model of the edge is that client's"
             )
+    if not why and config.edge.aggregate == "krum" and config.edge.krum_keep == 1:
+        why = "edge.krum_keep = 1 makes the model of one client that of its edge"
     if why:
         raise ConfigError(
             f"{why}, and the cloud's journal keeps it on disk; set serve.keep_client_updates = true to allow "

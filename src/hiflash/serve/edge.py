@@ -78,9 +78,10 @@ class EdgeAgent:
         over = asyncio.create_task(self.cluster.over.wait())
         work, beats = asyncio.create_task(self._work()), asyncio.create_task(self._beat())
         try:
-            await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
+            await asyncio.wait((work, over, beats), return_when=asyncio.FIRST_COMPLETED)
+            for ended in (work, beats):
+                if ended.done():
+                    ended.result()
         finally:
             for task in (over, work, beats):
                 task.cancel()
@@ -100,7 +101,7 @@ class EdgeAgent:
             address=self.address,
         ).SerializeToString()
         told = self.wire.read(pb.Welcome, await self.patience.call(self.cloud, "Hello", said))
-        self.cluster.expected = frozenset(told.clients)
+        self.cluster.expected, self.cluster.run = frozenset(told.clients), told.run
         self._welcome = Welcome(self.terms.number, told.request_id, 0.0)
         self.cluster.tell(finished=told.finished)
 
@@ -138,7 +139,7 @@ class EdgeAgent:
 
     async def _ask(self, check_in: CheckIn) -> list[EdgeEffect]:
         """Ask for the model until there is an answer; the cloud may hold a call for long."""
-        while not self.cluster.members:  # without clients a lease would be abandoned at once
+        while not self.cluster.enough:  # with too few clients a lease would be abandoned at once
             await self.cluster.wait_for_news(POLL_S)
         self._take_cluster_as_it_is()
         body = self.wire.ask(check_in, self._asking(), POLL_S)
@@ -165,7 +166,7 @@ class EdgeAgent:
         if isinstance(last, Progress):
             return self.wire.lease(last, [], self._asking())
         rounds, self._measured = self._measured, []
-        if self.cluster.members:
+        if self.cluster.enough:
             self._take_cluster_as_it_is()
         else:
             last = replace(last, check_in=None)

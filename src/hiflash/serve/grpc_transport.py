@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before the import: its own lines are not for people
 
 import grpc
 import grpc.aio
@@ -26,6 +29,7 @@ STATUS: dict[Code, grpc.StatusCode] = {
     "invalid": grpc.StatusCode.INVALID_ARGUMENT,
     "busy": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "mismatch": grpc.StatusCode.FAILED_PRECONDITION,
+    "stranger": grpc.StatusCode.NOT_FOUND,
 }
 CODES: dict[grpc.StatusCode, Code] = {status: code for code, status in STATUS.items()}
 KEEPALIVE = [
@@ -115,6 +119,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no an
             said = dict(context.invocation_metadata()).get("hiflash-node", "")
             role, _, number = said.partition("/")
             if role not in ("edge", "client") or not number.isdecimal() or len(number) > 9:
+                self.service_behind.refused["denied"] += 1
                 raise CallError("denied", "a call without a name")
             return Peer(role, int(number))
         found = context.auth_context().get("x509_pem_cert")

@@ -121,7 +121,8 @@ class SqliteJournal:
     @property
     def first(self) -> int:
         """Return the number of the first row that is still here, 1 if none was forgotten."""
-        found = self._base.execute("SELECT MIN(number) FROM input").fetchone()[0]
+        with self._storing():
+            found = self._base.execute("SELECT MIN(number) FROM input").fetchone()[0]
         return 1 if found is None else int(found)
 
     def forget(self, until: int) -> None:
@@ -144,6 +145,9 @@ class SqliteJournal:
         try:
             yield
         except sqlite3.Error as error:
+            if type(error) is sqlite3.DatabaseError:  # not a database, or a page that cannot be
+                told = f"{self.path} is damaged ({error}); restore the folder from a copy"
+                raise DamageError(told) from error
             raise StorageError(
                 f"{self.path} cannot be written: {error}; make room or make it writable"
             ) from error

@@ -59,6 +59,13 @@ class Kernel:
         self._queue: list[tuple[Input | None, asyncio.Future[list[CloudEffect]]]] = []
         self._alarms: list[tuple[float, int, Input]] = []
         self._wake = asyncio.Event()
+        self._taken: list[tuple[Input | None, asyncio.Future[list[CloudEffect]]]] = []
+        self._closing = False
+
+    def close(self) -> None:
+        """Let `run` end when the queue is empty."""
+        self._closing = True
+        self._wake.set()
 
     def resume(self, state: Mapping[str, Any] | None, rows: Iterable[Row]) -> None:
         """Go on from a snapshot, if there is one, and the rows after it."""
@@ -83,7 +90,9 @@ class Kernel:
 
     @property
     def now(self) -> float:
-        """Return cloud time; it never goes back."""
+        """Return cloud time; it never goes back, and begins with the run."""
+        if self.live.scale is None:
+            return self.live.now
         return max(self.live.now, self._base_s + asyncio.get_running_loop().time())
 
     def enqueue(self, given: Input | None) -> asyncio.Future[list[CloudEffect]]:
@@ -98,13 +107,13 @@ class Kernel:
         return done
 
     async def run(self) -> None:
-        """Handle inputs until cancelled, or until a commit fails."""
+        """Handle inputs until closed, cancelled, or until a commit fails."""
         try:
-            while True:
+            while self._queue or not self._closing:
                 await self._wait()
                 await self._batch()
         except BaseException:
-            for _, done in self._queue:
+            for _, done in (*self._taken, *self._queue):
                 if not done.done():
                     done.set_exception(ConnectionError("the cloud has stopped"))
             self._queue.clear()
@@ -112,7 +121,7 @@ class Kernel:
 
     async def _wait(self) -> None:
         """Wait for an input or an alarm."""
-        while not self._queue:
+        while not self._queue and not self._closing:
             self._wake.clear()
             waits = self._alarms and not self.live.finished
             due = self._alarms[0][0] - self.now if waits else math.inf
@@ -125,6 +134,7 @@ class Kernel:
 
     async def _batch(self) -> None:
         taken, self._queue = self._queue[:MOST_IN_A_BATCH], self._queue[MOST_IN_A_BATCH:]
+        self._taken = taken  # to be told if the commit fails
         rows: list[Row] = []
         released: list[tuple[asyncio.Future[list[CloudEffect]], list[CloudEffect] | Exception]] = []
         every: list[CloudEffect] = []
@@ -150,6 +160,7 @@ class Kernel:
                 done.set_exception(outcome)
             else:
                 done.set_result(outcome)
+        self._taken = []
         self.listener(every)
         if self.number - self._saved >= self.snapshot_rows:
             await self.save()
@@ -162,7 +173,10 @@ class Kernel:
 
     def _apply(self, given: Input, rows: list[Row]) -> list[CloudEffect]:
         now = self.now
+        waiting = self.live.scale is None
         effects = self.live.apply(given, now)
+        if waiting:  # the wait for the first edges takes no time
+            self._base_s = self.live.now - asyncio.get_running_loop().time()
         row = chained(self.chain, self.number + 1, now, given)
         self.number, self.chain = row.number, row.chain
         rows.append(row)

@@ -75,10 +75,11 @@ class LiveCloud(Stateful):
     """A cloud with its books. It ends when a budget of `limits` is used up, or the target is reached.
 
     `opening` is the first row of events. Without a `record` nothing is evaluated. Where clients bring their
-    own data, edges declare their samples, at most `most_examples` in a cluster.
+    own data, edges declare their samples, at most `most_examples` in a cluster. A lease has at most
+    `most_rounds`, and a client takes at most `most_steps` in a round.
     """
 
-    STATE = ("now", "finished", "scale", "wanted", "wants", "evaluated")
+    STATE = ("run", "now", "finished", "scale", "wanted", "wants", "evaluated")
 
     def __init__(
         self,
@@ -92,6 +93,8 @@ class LiveCloud(Stateful):
         record: Record | None = None,
         opening: Mapping[str, Any] | None = None,
         most_examples: int | None = None,
+        most_rounds: int = 1,
+        most_steps: int = 2**31,
     ) -> None:
         self.cloud = cloud
         self.books = books
@@ -103,7 +106,9 @@ class LiveCloud(Stateful):
         self.record = record
         self.opening = opening or {}
         self.most_examples = most_examples
+        self.most_rounds, self.most_steps = most_rounds, most_steps
         self.timer = SlotTimer(None)  # a deployed cloud answers on arrival
+        self.run = ""  # the name of this run, drawn when its journal begins
         self.now = 0.0
         self.finished = ""  # why the run has ended
         self.scale: Scale | None = None  # known once the run has started
@@ -134,6 +139,9 @@ class LiveCloud(Stateful):
             return self._evaluated(given.body, now)
         if self.finished:
             raise Finished(self.finished)
+        if given.kind == "begin":
+            self.run = self.run or given.body.decode()
+            return []
         if given.kind == "start":
             return self._start(Scale(*json.loads(given.body)), now)
         effects = [] if given.kind == "time" else self._handle(given, now)
@@ -222,8 +230,6 @@ class LiveCloud(Stateful):
         event, measured, next_lease, metrics = self._read(given, now)
         lease = self.cloud.leases.get(event.lease_id) if isinstance(event, Upload | Abandon) else None
         held = lease is not None and lease.edge == given.node
-        if next_lease is not None and lease is None:
-            self._declare(next_lease, now)
         effects = self.cloud.handle(event)
         if next_lease is not None:
             self.books.rounds[given.node] = next_lease.rounds
@@ -235,6 +241,17 @@ class LiveCloud(Stateful):
         for effect in effects:
             self.books.effect(effect, self.cloud, now, held=held, metrics=metrics)
         return effects
+
+    def _measured(self, edge: int, sent: Sequence[pb.Measured]) -> list[Measured]:
+        """Return the rounds that an edge has measured, if its cluster can have had them."""
+        rounds, cluster = self.wire.measured(sent), set(self.clusters[edge])
+        if len(rounds) > self.most_rounds:
+            raise Malformed(f"{len(rounds)} rounds, a lease has at most {self.most_rounds}")
+        for each in rounds:
+            fits = each.delivered <= each.asked <= len(cluster) and cluster.issuperset(each.counted)
+            if not fits or each.steps > each.asked * self.most_steps:
+                raise Malformed(f"a round that the cluster of edge {edge} cannot have had")
+        return rounds
 
     def _declare(self, next_lease: pb.CheckIn, now: float) -> None:
         """Take the declared samples of a cluster, where clients bring their own data."""
@@ -302,12 +319,14 @@ class LiveCloud(Stateful):
                 lease = self.cloud.leases.get(sent.lease_id)
                 own = lease if lease is not None and lease.edge == given.node else None
                 upload = wire.upload(sent, self.models.receive(sent.model, own), now)
-                return _Given(upload, wire.measured(sent.rounds), _next(sent), wire.metrics(sent.metrics))
+                measured = self._measured(given.node, sent.rounds)
+                return _Given(upload, measured, _next(sent), wire.metrics(sent.metrics))
             case "progress":
                 return _Given(wire.progress(wire.read(pb.Lease, body), now))
             case "abandon":
                 given_up = wire.read(pb.Lease, body)
-                return _Given(wire.abandon(given_up, now), wire.measured(given_up.rounds), _next(given_up))
+                measured = self._measured(given.node, given_up.rounds)
+                return _Given(wire.abandon(given_up, now), measured, _next(given_up))
             case "hello":
                 return _Given(Hello(given.node, now))
             case "slot":

@@ -37,7 +37,7 @@ class Memory:
     """A client between two tasks.
 
     `settled` is what it holds if the cloud did not accept its last lease. `before` and `after` are what it
-    held before and after its last task, which belonged to a lease and a round.
+    held before and after its last task, which belonged to a lease and a round of the run `run`.
     """
 
     steps: int = 0
@@ -46,6 +46,7 @@ class Memory:
     settled: Own = field(default_factory=Own)
     before: Own = field(default_factory=Own)
     after: Own = field(default_factory=Own)
+    run: str = ""
 
     def depends_on_outcome(self, place: tuple[int, int]) -> bool:
         """Return whether the task of a lease and a round depends on what became of the last one."""
@@ -67,7 +68,7 @@ class Memory:
     def begun(self, place: tuple[int, int], own: Own, steps: int) -> Memory:
         """Return the memory of a client that begins a task with `own`, and has taken `steps` after it."""
         settled = self.settled if place[0] == self.lease_id else own
-        return Memory(steps, *place, settled, own, own)
+        return Memory(steps, *place, settled, own, own, self.run)
 
     def worked(self, own: Own) -> Memory:
         """Return the memory of a client that ends its task with `own`."""

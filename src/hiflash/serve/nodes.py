@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hiflash.errors import RunError
+from hiflash.errors import RunError, first_error
 from hiflash.serve.assemble import Deployment
 from hiflash.serve.calls import CallError
 from hiflash.serve.channels import Channels, split_address
@@ -21,6 +21,7 @@ from hiflash.serve.memory import Memories, MemoryFile
 from hiflash.serve.state import StateFolder
 from hiflash.serve.training import LocalTraining
 from hiflash.serve.ways import Inside, PlacedByCloud
+from hiflash.serve.wire import Malformed
 from hiflash.sim.federation import Federation
 from hiflash.sim.outcome import result_of
 from hiflash.sim.result import Result
@@ -30,6 +31,7 @@ __all__ = ["Place", "run_client", "run_cloud", "run_edge"]
 
 STATUS_S = 0.5
 LINGER_S = 10.0  # how long an ended cloud waits for nodes that do not know yet
+SAME = "give all nodes the same configuration and the same version of HiFlash"
 GRACE_S = 2.0  # for calls under way when a node stops
 
 
@@ -76,9 +78,9 @@ async def run_cloud(
             finish(result)
             await store.finish(result.to_dict(), to_bytes(live.weights, deployment.federation.start.spec))
             await _first(running, stop.wait(), _all_told(service))
-        service.draining = True
-        service.release()
+        service.drain()
         await server.stop(GRACE_S)
+        await running
         if result is None:
             await service.kernel.save()
         return result
@@ -105,7 +107,7 @@ async def run_edge(deployment: Deployment, number: int, place: Place, stop: asyn
     try:
         over = await _work(f"edge {number}", agent.run(), stop)
         if over:
-            await agent.cluster.all_told(GRACE_S)
+            await agent.cluster.all_told(2 * GRACE_S)
         return over
     finally:
         await server.stop(None)
@@ -129,6 +131,7 @@ async def run_client(
     examples = len(held.population.split.indices[number])
     most = deployment.wire.most_bytes
     cloud = place.channels.to(place.cloud, "cloud", 0, most)
+    memory.mkdir(mode=0o700, parents=True, exist_ok=True)
     memories = MemoryFile(memory / f"client-{number}.safetensors")
     training = LocalTraining(held)
     place.ready("")
@@ -136,16 +139,23 @@ async def run_client(
         if deployment.config.federation.flat:
             return await _flat(deployment, number, cloud, examples, training, memories, stop)
         callers: dict[tuple[int, str], Any] = {}
+        gone: list[Any] = []
 
         def connect(edge: int, address: str) -> Any:
             if (edge, address) not in callers:
+                while callers:  # the edge has moved
+                    gone.append(callers.popitem()[1])
                 callers[edge, address] = place.channels.to(address, "edge", edge, most)
             return callers[edge, address]
 
         patience = deployment.patience("client", number)
         way = PlacedByCloud(number, deployment.wire, cloud, connect, patience)
         agent = deployment.client(number, examples, training, way, memories)
-        return await _work(f"client {number}", agent.run(), stop)
+        try:
+            return await _work(f"client {number}", agent.run(), stop)
+        finally:
+            for caller in (*callers.values(), *gone):
+                await caller.close()
     finally:
         await cloud.close()
 
@@ -160,15 +170,17 @@ async def _flat(
     stop: asyncio.Event,
 ) -> bool:
     """Work as a client without an edge: it is its own edge."""
-    edge = deployment.edge(number, cloud)
-    agent: ClientAgent = deployment.client(number, examples, training, Inside(number, edge.cluster), memories)
-    serving = asyncio.create_task(agent.run())
-    try:
-        return await _work(f"client {number}", edge.run(), stop)
-    finally:
-        serving.cancel()
-        with suppress(asyncio.CancelledError):
-            await serving
+    edge, patience = deployment.edge(number, cloud), deployment.patience("client", number)
+    way = Inside(number, edge.cluster, PlacedByCloud(number, deployment.wire, cloud, _nowhere, patience))
+    agent: ClientAgent = deployment.client(number, examples, training, way, memories)
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(agent.run())
+            await edge.run()
+            serving.cancel()
+
+    return await _work(f"client {number}", both(), stop)
 
 
 async def _work(who: str, work: Any, stop: asyncio.Event) -> bool:
@@ -176,17 +188,26 @@ async def _work(who: str, work: Any, stop: asyncio.Event) -> bool:
     task = asyncio.create_task(work)
     try:
         return await _first(task, stop.wait()) == 0
-    except CallError as error:
-        raise RunError(f"{who} was refused ({error}); {_way_out(error)}") from None
+    except (CallError, Malformed, BaseExceptionGroup) as error:
+        first = first_error(error)
+        if isinstance(first, CallError):
+            raise RunError(f"{who} was refused ({first}); {_way_out(first)}") from None
+        if isinstance(first, Malformed):
+            raise RunError(f"{who} got an answer that it cannot read ({first}); {SAME}") from None
+        raise first from None
     finally:
         task.cancel()
-        with suppress(asyncio.CancelledError, CallError):
+        with suppress(asyncio.CancelledError, CallError, Malformed, BaseExceptionGroup):
             await task
 
 
+def _nowhere(edge: int, address: str) -> Any:
+    """Return no way: a flat method's client has no edge elsewhere."""
+
+
 def _way_out(error: CallError) -> str:
-    if error.code == "mismatch":
-        return "give all nodes the same configuration and the same version of HiFlash"
+    if error.code in ("mismatch", "invalid"):
+        return SAME
     return "see that its certificate and its number are those of this federation"
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 
 import numpy as np
 
 from hiflash.serve.calls import Caller, CallError
 
 __all__ = ["Patience"]
+
+TELL_S = 60.0  # how long to try before somebody hears of it
 
 
 class Patience:
@@ -30,15 +34,23 @@ class Patience:
         self.timeout_s = timeout_s
         self.first_s, self.most_s = first_s, most_s
 
-    async def call(self, caller: Caller, method: str, body: bytes, *, hold_s: float = 0.0) -> bytes:
+    async def call(
+        self, caller: Caller, method: str, body: bytes, *, hold_s: float = 0.0, tries: float = math.inf
+    ) -> bytes:
         """Return the answer to a call that the service may hold for `hold_s`; raise if it is refused."""
-        pause_s = self.first_s
+        pause_s, tried, said = self.first_s, 0, asyncio.get_running_loop().time()
         while True:
             try:
                 return await caller.call(method, body, timeout_s=self.timeout_s + hold_s)
             except CallError as error:
-                if error.final:
+                tried += 1
+                if error.final or tried >= tries:
                     raise
+                if asyncio.get_running_loop().time() - said > TELL_S:
+                    said = asyncio.get_running_loop().time()
+                    logging.getLogger("hiflash").warning(
+                        "%s has no answer yet (%s); trying on", method, error
+                    )
                 await self.rest(max(pause_s, error.retry_after_s))
                 pause_s = min(2 * pause_s, self.most_s)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from hiflash.errors import ConfigError
 from hiflash.execute.executor import client_share, client_task
@@ -18,6 +20,8 @@ from hiflash.sim.machines import workload_of
 
 __all__ = ["LocalTests", "LocalTraining"]
 
+Made = TypeVar("Made")
+
 
 class LocalTraining:
     """Trains tasks on this machine, in a thread: the client goes on to answer its edge meanwhile."""
@@ -25,11 +29,10 @@ class LocalTraining:
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
         self.pool = _pool_of(federation)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="hiflash-train")
 
     async def __call__(self, job: Job, own: Own) -> Worked:
         """Return what the client makes of a job."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, job, own)
+        return await _beside(lambda: self._work(job, own))
 
     def measure(self, client: int, examples: int) -> float:
         """Return the seconds of one task; training functions of users are not called for this."""
@@ -60,17 +63,38 @@ class LocalTests:
 
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="hiflash-test")
 
     async def evaluate(self, weights: Weights) -> Sequence[float]:
         """Return the value of every metric on the test set."""
-        run = asyncio.get_running_loop().run_in_executor
-        return await run(self._thread, self.federation.evaluate, weights)
+        return await _beside(lambda: self.federation.evaluate(weights))
 
     async def recall(self, weights: Weights) -> Sequence[float] | None:
         """Return the accuracy on each class."""
-        run = asyncio.get_running_loop().run_in_executor
-        return await run(self._thread, self.federation.recall, weights)
+        return await _beside(lambda: self.federation.recall(weights))
+
+
+async def _beside(work: Callable[[], Made]) -> Made:
+    """Return what some work gives, from a thread of its own.
+
+    Not from an executor: a process that is told to stop would wait for the end of the task.
+    """
+    loop = asyncio.get_running_loop()
+    made: asyncio.Future[Made] = loop.create_future()
+
+    def tell(settle: Callable[[Any], None], outcome: Any) -> None:
+        if not made.done():
+            settle(outcome)
+
+    def run() -> None:
+        try:
+            outcome = (made.set_result, work())
+        except BaseException as error:  # whoever waits must learn of every error
+            outcome = (made.set_exception, error)  # type: ignore[assignment]
+        with suppress(RuntimeError):  # the loop is gone
+            loop.call_soon_threadsafe(tell, *outcome)
+
+    threading.Thread(target=run, name="hiflash-beside", daemon=True).start()
+    return await made
 
 
 def _pool_of(federation: Federation) -> WorkerPool:

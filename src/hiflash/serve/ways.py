@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
+from hiflash.errors import ConfigError
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import Caller, Peer, Service
 from hiflash.serve.client import Found
@@ -35,7 +37,9 @@ class PlacedByCloud:
         """Ask the cloud for the edge of this client."""
         body = pb.Place(node=self.client, lease_id=last[0], round=last[1]).SerializeToString()
         told = self.wire.read(pb.Placed, await self.patience.call(self.cloud, "Place", body))
-        edge = self.connect(told.edge, told.address) if told.address else None
+        edge = None
+        with suppress(ConfigError):  # an address that cannot be called is not known yet
+            edge = self.connect(told.edge, told.address) if told.address else None
         return Found(edge, told.finished, told.settled)
 
 
@@ -54,12 +58,15 @@ class WithinProcess:
 class Inside:
     """The way of a flat method's client: it is an edge of its own, with itself as its only client."""
 
-    def __init__(self, client: int, cluster: Cluster) -> None:
+    def __init__(self, client: int, cluster: Cluster, cloud: PlacedByCloud) -> None:
         self.client = client
         self.cluster = cluster
+        self.cloud = cloud
 
     async def find(self, last: tuple[int, int]) -> Found:
-        """Return the cluster of this process."""
+        """Return the cluster of this process; what became of a task before a restart, the cloud knows."""
         settled = self.cluster.tasks.of(self.client, last)
+        if last[0] and not settled:
+            settled = (await self.cloud.find(last)).settled
         way = WithinProcess(self.cluster, Peer("client", self.client))
         return Found(way, self.cluster.over.is_set(), settled)

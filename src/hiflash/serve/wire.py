@@ -38,6 +38,7 @@ from hiflash.serve import wire_pb2 as pb
 from hiflash.weights import Spec
 
 __all__ = [
+    "MOST_NAMES",
     "PROTOCOL",
     "Asking",
     "Malformed",
@@ -53,6 +54,7 @@ SLACK = 64 * 1024  # bytes of a call beside its model
 MOST = 2**53  # whole numbers up to here are exact in every language
 MOST_ROUNDS = 1_000
 MOST_NAMES = 64  # arrays or metrics in a call
+WITH_MODEL: tuple[type[Message], ...] = (pb.Upload, pb.Answer, pb.Task, pb.Deliver)
 LONGEST_NAME = 80
 
 Kind = TypeVar("Kind", bound=Message)
@@ -107,8 +109,9 @@ class Wire:
 
     def read(self, kind: type[Kind], body: bytes) -> Kind:
         """Return a call of this kind, or raise `Malformed`."""
-        if len(body) > self.most_bytes:
-            raise Malformed(f"{len(body)} bytes, at most {self.most_bytes} are allowed")
+        most = self.most_bytes if kind in WITH_MODEL else SLACK
+        if len(body) > most:
+            raise Malformed(f"{len(body)} bytes, at most {most} are allowed")
         try:
             return kind.FromString(body)
         except DecodeError as error:
@@ -330,7 +333,8 @@ class Wire:
         for each in sent:
             if not 0 < len(each.name) <= LONGEST_NAME or each.name in found:
                 raise Malformed(f"an array of name {each.name[:20]!r}, too long or there already")
-            if len(each.shape) > 8 or 4 * math.prod(each.shape) != len(each.values):
+            # No dimension of 0: a product of 0 would let the others be anything.
+            if len(each.shape) > 8 or 0 in each.shape or 4 * math.prod(each.shape) != len(each.values):
                 raise Malformed(f"an array of {len(each.values)} bytes, its shape says otherwise")
             values = np.frombuffer(each.values, "<f4").astype(np.float32)
             found[each.name] = values.reshape(tuple(each.shape))

@@ -25,7 +25,7 @@ class Metric(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "node", "config_digest", "spec_digest", "address", "examples", "steps", "compute_s")
+    __slots__ = ("protocol", "node", "config_digest", "spec_digest", "address", "examples", "steps", "compute_s", "run")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     CONFIG_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class Hello(_message.Message):
     EXAMPLES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     node: int
     config_digest: str
@@ -42,17 +43,20 @@ class Hello(_message.Message):
     examples: int
     steps: int
     compute_s: float
-    def __init__(self, protocol: _Optional[int] = ..., node: _Optional[int] = ..., config_digest: _Optional[str] = ..., spec_digest: _Optional[str] = ..., address: _Optional[str] = ..., examples: _Optional[int] = ..., steps: _Optional[int] = ..., compute_s: _Optional[float] = ...) -> None: ...
+    run: str
+    def __init__(self, protocol: _Optional[int] = ..., node: _Optional[int] = ..., config_digest: _Optional[str] = ..., spec_digest: _Optional[str] = ..., address: _Optional[str] = ..., examples: _Optional[int] = ..., steps: _Optional[int] = ..., compute_s: _Optional[float] = ..., run: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("request_id", "clients", "finished")
+    __slots__ = ("request_id", "clients", "finished", "run")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     clients: _containers.RepeatedScalarFieldContainer[int]
     finished: bool
-    def __init__(self, request_id: _Optional[int] = ..., clients: _Optional[_Iterable[int]] = ..., finished: bool = ...) -> None: ...
+    run: str
+    def __init__(self, request_id: _Optional[int] = ..., clients: _Optional[_Iterable[int]] = ..., finished: bool = ..., run: _Optional[str] = ...) -> None: ...
 
 class Costs(_message.Message):
     __slots__ = ("compute_s", "send_s", "down_s", "train_s", "up_s")

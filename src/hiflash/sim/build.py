@@ -66,7 +66,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     exchange = exchange_of(config, start)
     world = _world(config, population, spec.size, exchange.payloads)
     training = _training(materials, workloads, Uplink(exchange.upload, spec))
-    rules = edge_rules(config, exchange.algorithm, trains=training.trains)
+    rules = edge_rules(config, exchange.algorithm, start.trained, trains=training.trains)
     aggregate = edge_aggregate(config, exchange.algorithm, start.trained)
     edges = [
         Edge(index, cluster, workloads, rules, world.estimates(index, rules.clients_per_round), aggregate)

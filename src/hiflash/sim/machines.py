@@ -9,7 +9,7 @@ from functools import partial
 
 from hiflash.config import Config
 from hiflash.core.aggregation import combine_clients
-from hiflash.core.algorithms.algorithm import ClientAlgorithm
+from hiflash.core.algorithms.algorithm import ClientAlgorithm, CloudSide
 from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.compression import Codec, Downlink, Payloads
@@ -116,9 +116,10 @@ def make_cloud(
     )
 
 
-def edge_rules(config: Config, algorithm: ClientAlgorithm, *, trains: bool = True) -> EdgeRules:
+def edge_rules(config: Config, algorithm: ClientAlgorithm, trained: int, *, trains: bool = True) -> EdgeRules:
     """Return how the edges of a federation run their rounds."""
     edge = config.edge
+    side = algorithm.cloud(trained, config.federation.clients) if trains else None
     return EdgeRules(
         edge_rounds=edge.edge_rounds,
         seed=config.seed,
@@ -130,6 +131,7 @@ def edge_rules(config: Config, algorithm: ClientAlgorithm, *, trains: bool = Tru
         asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
         trains=trains,
         gathers=algorithm.gathers,
+        usable=(side or CloudSide()).usable,
     )
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
+import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hiflash.config import Config
-from hiflash.errors import ConfigError, DamageError, Paused, RunError
+from hiflash.errors import ConfigError, DamageError, Paused, RunError, first_error
 from hiflash.store.run_directory import check_name, is_finished, read_result_file
 from hiflash.study.saved import read_result
 
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 CLOUD_ADDRESS = "127.0.0.1:7600"
+STATUS_OLD_S = 5.0  # a running cloud writes its status twice a second
 Ready = Callable[[str], None]
 
 
@@ -68,18 +70,25 @@ def run_cloud_node(
     from hiflash.serve.state import StateFolder
     from hiflash.study.run import draw_result
 
-    serve = deployment.config.serve
+    serve, new = deployment.config.serve, not path.exists()
     store = StateFolder.open(path, deployment.config.to_toml(), serve.keep)
+    path.chmod(0o700)  # it holds the models of edges
     result: Result | None
     try:
         place = Place(channels, listen, ready=ready or _quiet)
         result = run_until_stopped(
             lambda stop: run_cloud(deployment, store, place, stop, lambda result: draw_result(result, path))
         )
+    except ConfigError:
+        if new:  # nothing has happened yet
+            shutil.rmtree(path)
+        raise
     finally:
         store.close()
     if result is None:
-        raise Paused(None, f"stopped; go on with: hiflash cloud --dir {path}")
+        raise Paused(
+            None, f"stopped; go on with: hiflash cloud --dir {path} and the same --listen and --certs"
+        )
     return result
 
 
@@ -104,7 +113,8 @@ def serve_edge(
 
     if not address and split_address(listen)[0] in ("0.0.0.0", "::"):  # noqa: S104  # refused here
         raise ConfigError(f"--listen {listen} is no address that clients can call; give --address HOST:PORT")
-    channels = open_channels(_path(certs), node, [cloud, listen], insecure=insecure)
+    called = [cloud, listen, *([address] if address else [])]
+    channels = open_channels(_path(certs), node, called, insecure=insecure)
     chosen = _config(config)
     number = _numbered(channels.identity.number, chosen.federation.edges, "edge", "federation.edges")
     if chosen.federation.flat:
@@ -177,7 +187,7 @@ def serve_client(
 def status(directory: str | Path) -> dict[str, Any]:
     """Return the state of a deployed run from its folder: progress, nodes, refused calls.
 
-    `running` says whether a cloud process holds the folder now.
+    `running` says whether a cloud has written its status lately.
     """
     path = Path(directory)
     found = _state_file(path, "status.json")
@@ -185,7 +195,10 @@ def status(directory: str | Path) -> dict[str, Any]:
         known = json.loads(found.read_bytes()) if found.exists() else {}
     except ValueError as error:
         raise DamageError(f"{found} is damaged ({error}); a running cloud writes it anew") from None
-    return {**known, "running": _locked(path), "complete": is_finished(path)}
+    # Not by the folder's lock: asking for it could keep a cloud from starting.
+    alive = found.exists() and time.time() - found.stat().st_mtime < STATUS_OLD_S
+    running = bool(known.get("running")) and alive
+    return {**known, "running": running, "complete": is_finished(path)}
 
 
 def replay(directory: str | Path) -> dict[str, Any]:
@@ -242,8 +255,8 @@ def run_until_stopped(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]])
 
     try:
         return asyncio.run(main())
-    except BaseExceptionGroup as group:  # the first error says enough
-        raise _first_error(group) from None
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
 
 
 @contextmanager
@@ -262,13 +275,6 @@ def _stopped_by_signals(stop: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
             with suppress(TypeError, ValueError):
                 signal.signal(number, handler)
-
-
-def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _config_of(config: Config | str | Path | None, path: Path) -> Config:
@@ -296,18 +302,6 @@ def _state_file(path: Path, name: str) -> Path:
     if not (path / "journal.sqlite").is_file():
         raise RunError(f"{path} is not the state of a deployed cloud: it has no journal.sqlite")
     return path / name
-
-
-def _locked(path: Path) -> bool:
-    """Return whether another process holds a state folder."""
-    try:
-        with open(path / "events.jsonl", "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
 
 
 def _numbered(number: int, most: int, role: str, key: str) -> int:

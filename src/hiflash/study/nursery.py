@@ -149,6 +149,8 @@ class Nursery:
             code = 0
         except KeyboardInterrupt:
             code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
         except BaseException as error:
             import traceback
 

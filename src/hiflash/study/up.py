@@ -28,6 +28,7 @@ FEDERATION = "up"
 HOST = "127.0.0.1"
 WAIT_S = 0.02
 LOOK_S = 0.1
+STOPPED = 3  # exit code of a node that was told to stop before the run was over
 START_S = 60.0  # for the cloud to say where it listens
 
 
@@ -40,7 +41,12 @@ def up_config(
             raise ConfigError(f"{key} is --edges, or --edges times --clients, here; leave it out")
     sizes = {"federation.edges": edges, "federation.clients": edges * clients}
     chosen = config if isinstance(config, Config) else Config.load(config)
-    return chosen.with_settings({**settings, **sizes})
+    chosen = chosen.with_settings({**settings, **sizes})
+    if chosen.serve.data == "own":
+        raise ConfigError(
+            'hiflash up deals out the dataset of the configuration; leave out serve.data = "own"'
+        )
+    return chosen
 
 
 def up(
@@ -126,7 +132,7 @@ def _edge(deployment: Deployment, home: Path, number: int) -> None:
     from hiflash.study.deploy import run_until_stopped
 
     place = Place(_channels(home, f"edge/{number}"), f"{HOST}:0", _address(home))
-    run_until_stopped(lambda stop: run_edge(deployment, number, place, stop))
+    _to_its_end(run_until_stopped(lambda stop: run_edge(deployment, number, place, stop)))
 
 
 def _client(deployment: Deployment, home: Path, number: int, memory: Path) -> None:
@@ -134,9 +140,14 @@ def _client(deployment: Deployment, home: Path, number: int, memory: Path) -> No
     from hiflash.study.deploy import run_until_stopped
 
     address = _address(home)
-    memory.mkdir(parents=True, exist_ok=True)
     place = Place(_channels(home, f"client/{number}"), cloud=address)
-    run_until_stopped(lambda stop: run_client(deployment, number, place, stop, memory=memory))
+    _to_its_end(run_until_stopped(lambda stop: run_client(deployment, number, place, stop, memory=memory)))
+
+
+def _to_its_end(over: bool) -> None:
+    """Leave with an error if a signal ended a node: then the nursery starts it again."""
+    if not over:
+        raise SystemExit(STOPPED)
 
 
 def _channels(home: Path, who: str) -> Any:
