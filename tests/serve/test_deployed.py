@@ -101,6 +101,12 @@ def test_clients_keep_their_batch_norm_and_the_digest_is_the_simulators(tmp_path
     assert memory.after.kept.shape == (20,)  # weight, bias, mean and variance of 5 features
 
 
+def test_calls_have_room_for_the_states_of_flat_feddyn(tmp_path):
+    """A simulation does not count them, because an exact cloud could work them out; yet they travel."""
+    inside = Inside(tiny_config(**settings_of("feddyn")), tmp_path)
+    assert inside.deployment.wire.beside >= inside.deployment.federation.start.trained
+
+
 def test_a_state_folder_reads_like_a_run_directory(tmp_path):
     inside = Inside(tiny_config(method="hierfavg", **SMALL), tmp_path)
     result = inside.run()

@@ -208,6 +208,7 @@ def _rounds(state: Path) -> int:
     ("words", "said"),
     [
         (["cloud", "--dir", "nowhere"], "give a configuration"),
+        (["cloud"], "needs --dir"),
         (["edge", "--listen", "0.0.0.0:0", "--node", "edge/0"], "--address"),
         (["edge", "--cloud", "cloud.example.org:7600", "--node", "edge/0"], "--insecure"),
         (["edge", "--cloud", "nonsense", "--node", "edge/0"], "HOST:PORT"),
@@ -248,6 +249,11 @@ def test_a_cloud_that_cannot_listen_leaves_nothing(tmp_path, capsys):
         assert main(["cloud", "--dir", str(tmp_path / "state"), "--seed", "1", "--listen", address]) == 2
     assert "cannot listen there" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_up_refuses_a_state_that_was_begun_with_another_configuration(finished):
+    with pytest.raises(RunError, match="begun with another configuration"):
+        hiflash.up(edges=2, clients=2, seed=9, directory=finished)
 
 
 def test_samples_that_cannot_be_read_say_which_and_why(tmp_path):

@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
     """Add the commands."""
     cloud = commands.add_parser("cloud", help="serve a federation over a network", add_help=False)
     _settings(cloud)
-    cloud.add_argument("--dir", required=True, metavar="STATE", help="state folder; one that exists goes on")
+    cloud.add_argument("--dir", metavar="STATE", help="state folder; one that exists goes on")
     cloud.add_argument("--listen", default=CLOUD, metavar="HOST:PORT", help=f"where to listen ({CLOUD})")
     cloud.add_argument("--json", action="store_true", help="print the result as JSON and nothing else")
     cloud.set_defaults(call=_cloud)
@@ -70,6 +70,8 @@ def _cloud(options: argparse.Namespace) -> int:
     from hiflash.study.deploy import serve_cloud
 
     check_installed("cloud", *PACKAGES)
+    if options.dir is None:
+        raise ConfigError("hiflash cloud needs --dir STATE, the folder that it keeps its state in")
     path = Path(options.dir)
     given = options.config is not None or options.settings
     if not given and not (path / "config.toml").is_file():

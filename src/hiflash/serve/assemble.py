@@ -82,7 +82,9 @@ class Deployment:
         payloads, model = self.exchange.payloads, self.exchange.payloads.model
         beside = max(payloads.first_down, payloads.down, payloads.up, model + payloads.lan_down)
         most = max(beside, model + payloads.lan_up) - model
-        return Wire(self.federation.start.spec.size, max(0, most // 4))
+        # A state may travel although a simulation need not count it: the cloud could work it out.
+        state = self.federation.start.trained if self.exchange.algorithm.keeps else 0
+        return Wire(self.federation.start.spec.size, max(0, most // 4, state))
 
     @cached_property
     def digests(self) -> tuple[str, str]:

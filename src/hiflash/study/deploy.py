@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOUD_ADDRESS",
+    "config_of",
     "replay",
     "run_until_stopped",
     "serve_client",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 CLOUD_ADDRESS = "127.0.0.1:7600"
+LATELY_S = 60.0
 STATUS_OLD_S = 5.0  # a running cloud writes its status twice a second
 Ready = Callable[[str], None]
 
@@ -52,9 +54,9 @@ def serve_cloud(
     `certs` holds the cloud's certificate. SIGTERM and Ctrl-C save the state and raise `Paused`.
     """
     path = Path(directory)
-    if is_finished(path):
+    chosen = config_of(config, path)
+    if is_finished(path) and not _finished_lately(path):
         return read_result(path)
-    chosen = _config_of(config, path)
     from hiflash.serve.assemble import deploy
     from hiflash.serve.channels import open_channels
 
@@ -277,7 +279,7 @@ def _stopped_by_signals(stop: asyncio.Event) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _config_of(config: Config | str | Path | None, path: Path) -> Config:
+def config_of(config: Config | str | Path | None, path: Path) -> Config:
     """Return the configuration of a state folder: a new one's is given, that of another is in it."""
     check_name(path.name)
     if not (path / "config.toml").is_file():
@@ -288,6 +290,11 @@ def _config_of(config: Config | str | Path | None, path: Path) -> Config:
             f"{path} was begun with another configuration; give the same one, or choose another --dir"
         )
     return saved
+
+
+def _finished_lately(path: Path) -> bool:
+    """Return whether nodes may still wait to hear of the end: then a cloud is there for them once more."""
+    return time.time() - (path / "result.json").stat().st_mtime < LATELY_S
 
 
 def _saved_config(path: Path) -> Config:

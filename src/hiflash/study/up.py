@@ -14,6 +14,7 @@ from hiflash.config import Config
 from hiflash.config.settings import flatten
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.store.run_directory import check_name, is_finished
+from hiflash.study.deploy import config_of
 from hiflash.study.nursery import Nursery, Work
 from hiflash.study.saved import read_result
 
@@ -73,6 +74,7 @@ def up(
     path = None if directory is None else Path(directory)
     if path is not None:
         check_name(path.name)
+        config_of(config, path)  # a state that was begun with another configuration is refused
         if is_finished(path):
             return read_result(path)
     _one_thread()
