@@ -100,6 +100,8 @@ class ClientAgent:
                 continue
             try:
                 await self._serve(found.edge)
+                last = pb.Beat(node=self.terms.number, ended=True)  # so that the edge need not wait
+                await found.edge.call("Beat", last.SerializeToString(), timeout_s=self.terms.beat_s)
             except (CallError, Malformed) as error:
                 if isinstance(error, CallError) and error.code in ("denied", "invalid", "mismatch"):
                     raise

@@ -84,7 +84,7 @@ class CloudService(Service):
         self.complete = asyncio.Event()  # set once the last evaluation is durable too
         self.addresses: dict[int, str] = {}
         self.seen: dict[int, float] = {}
-        self.told: set[int] = set()  # nodes that know of the end
+        self.told: set[int] = set()  # nodes that have said that they know of the end
         self._started = False
         self._early: dict[int, bytes] = {}  # check-ins before the start
         self._first_at = math.inf  # when the first of them came
@@ -169,7 +169,7 @@ class CloudService(Service):
         return pb.Welcome(
             request_id=request_id,
             clients=self.live.clusters[peer.number],
-            finished=self._ended(peer),
+            finished=self.over.is_set(),
             run=self.live.run,
         ).SerializeToString()
 
@@ -187,7 +187,7 @@ class CloudService(Service):
             answer = _to(effects, peer.number, asked.request_id)
             if not answer and not self.over.is_set():
                 answer = _to(await _heard(news, asked.wait_s), peer.number, asked.request_id)
-        return self._answered(peer, answer, asked.holds, arrived)
+        return self._answered(answer, asked.holds, arrived)
 
     async def on_upload(self, peer: Peer, body: bytes) -> bytes:
         """Answer an upload with its verdict, and with the next grant if there is one already."""
@@ -207,7 +207,9 @@ class CloudService(Service):
         self.check_node(peer, beat.node)
         self._alive(peer.number)
         self.addresses[peer.number] = _address(beat.address)
-        return pb.Alive(finished=self._ended(peer)).SerializeToString()
+        if beat.ended and self.over.is_set():  # an answer alone may get lost, or be that of a doubled call
+            self.told.add(peer.number)
+        return pb.Alive(finished=self.over.is_set()).SerializeToString()
 
     async def on_place(self, peer: Peer, body: bytes) -> bytes:
         """Tell a client its edge, where that is if the edge has said so, and what became of its last task."""
@@ -240,9 +242,9 @@ class CloudService(Service):
         self.refused["lease"] += any(
             isinstance(each, Verdict) and each.reason == "no such lease" for each in answers
         )
-        return self._answered(peer, answers, sent.check_in.holds, arrived)
+        return self._answered(answers, sent.check_in.holds, arrived)
 
-    def _answered(self, peer: Peer, answers: Sequence[CloudEffect], holds: int, arrived: float) -> bytes:
+    def _answered(self, answers: Sequence[CloudEffect], holds: int, arrived: float) -> bytes:
         crash_point("answer.before")
         model = (0, b"")
         for answer in answers:
@@ -250,13 +252,7 @@ class CloudService(Service):
                 lease = self.live.cloud.leases.get(answer.lease_id)
                 model = self.live.models.send(answer, lease, holds)
         held_s = asyncio.get_running_loop().time() - arrived
-        return self.wire.answer(answers, model=model, finished=self._ended(peer), held_s=held_s)  # type: ignore[arg-type]  # `_to` keeps answers only
-
-    def _ended(self, peer: Peer) -> bool:
-        """Return whether the run is over; from then on the node knows."""
-        if self.over.is_set():
-            self.told.add(peer.number)
-        return self.over.is_set()
+        return self.wire.answer(answers, model=model, finished=self.over.is_set(), held_s=held_s)  # type: ignore[arg-type]  # `_to` keeps answers only
 
     async def _submit(self, kind: str, node: int, body: bytes) -> list[CloudEffect]:
         return await self._durable(self.kernel.enqueue(Input(kind, node, body)))

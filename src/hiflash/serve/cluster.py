@@ -86,7 +86,7 @@ class Cluster(Service):
         self.expected: frozenset[int] | None = None  # unknown before the cloud's welcome
         self.run = ""
         self.over = asyncio.Event()  # the run is over
-        self._told: set[int] = set()  # clients that know of it
+        self._told: set[int] = set()  # clients that have said that they know of it
         self._fetches: dict[int, int] = {}  # the number of every client's last call for a task
         self.tasks = Outcomes()
         self._round: _OpenRound | None = None
@@ -202,8 +202,6 @@ class Cluster(Service):
                 break
             await self.wait_for_news(left_s)
             self._known(peer)
-        if self.over.is_set():
-            self._told.add(peer.number)
         return pb.Task(finished=self.over.is_set()).SerializeToString()
 
     async def on_deliver(self, peer: Peer, body: bytes) -> bytes:
@@ -226,9 +224,10 @@ class Cluster(Service):
 
     async def on_beat(self, peer: Peer, body: bytes) -> bytes:
         """Take note that a client is alive."""
-        self.check_node(peer, self.wire.read(pb.Beat, body).node)
+        beat = self.wire.read(pb.Beat, body)
+        self.check_node(peer, beat.node)
         self._known(peer)
-        if self.over.is_set():
+        if beat.ended and self.over.is_set():
             self._told.add(peer.number)
         return pb.Alive(finished=self.over.is_set()).SerializeToString()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
@@ -82,6 +83,9 @@ class EdgeAgent:
             for ended in (work, beats):
                 if ended.done():
                     ended.result()
+            with suppress(CallError):  # so that the cloud need not wait for this edge
+                last = pb.Beat(node=self.terms.number, address=self.address, ended=True)
+                await self.cloud.call("Beat", last.SerializeToString(), timeout_s=self.terms.beat_s)
         finally:
             for task in (over, work, beats):
                 task.cancel()

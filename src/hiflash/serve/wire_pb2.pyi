@@ -295,12 +295,14 @@ class Delivered(_message.Message):
     def __init__(self, taken: bool = ...) -> None: ...
 
 class Beat(_message.Message):
-    __slots__ = ("node", "address")
+    __slots__ = ("node", "address", "ended")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     node: int
     address: str
-    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+    ended: bool
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., ended: bool = ...) -> None: ...
 
 class Alive(_message.Message):
     __slots__ = ("finished",)
