@@ -267,7 +267,9 @@ def _stopped_by_signals(stop: asyncio.Event) -> Iterator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    both = (signal.SIGINT, signal.SIGTERM)
+    # A node of `hiflash up` ignores Ctrl-C, which reaches the whole group: its parent decides.
+    before = {number: held for number in both if (held := signal.getsignal(number)) != signal.SIG_IGN}
     for number in before:
         loop.add_signal_handler(number, stop.set)
     try:

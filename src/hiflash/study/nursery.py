@@ -135,8 +135,11 @@ class Nursery:
         return 0
 
     def _fork(self, name: str, child: _Child) -> None:
+        # Held back meanwhile: a signal to a child that has no handler yet would be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         child.started, child.pid = time.monotonic(), os.fork()
         if child.pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             return
         code = 1
         try:
@@ -145,6 +148,7 @@ class Nursery:
             os.dup2(log, 1)
             os.dup2(log, 2)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             child.work()
             code = 0
         except KeyboardInterrupt:
