@@ -32,7 +32,8 @@ SEEDS = 20
 AT_ONCE = 4
 COMMUNICATIONS = 12
 SHARE = 0.2
-ENDS_S = 150.0
+ENDS_S = 120.0
+HEARS_S = 2.0  # for nodes to hear of the end, over the same network
 METHODS = ("hierfavg", "hifl")
 LEVELS = ("calls", "connections")
 
@@ -56,8 +57,10 @@ def bad_networks(folder: Path, quick: bool) -> Found:
     faults = ", ".join(f"{counts[name] / max(1, counts['calls']):.0%} {name}" for name in list(told)[:4])
     found = Found(
         f"{ended} of {len(seeds)} runs ended, the slowest after {slowest:.0f} s; {counts['calls']} calls: "
-        f"{faults}; {counts['connections']} connections: {told['cut']} cut, {told['swallowed']} silenced",
+        f"{faults}; {counts['connections']} connections: {told['cut']} cut, {told['swallowed']} silenced; "
+        f"{counts['unheard']} of {len(seeds) * (EDGES + CLIENTS)} nodes did not hear of the end",
         {"chaos_bad_networks": ended, "chaos_bad_network_slowest_s": slowest}
+        | {"chaos_end_unheard": counts["unheard"]}
         | {f"chaos_{name}": number for name, number in told.items()},
         ports=[outcome["port"] for outcome in outcomes],
     )
@@ -154,7 +157,10 @@ class _Network:
                 address = carried if self.level == "connections" else await self.listens
                 others = [asyncio.create_task(work) for work in self._others(deployment, address, stop)]
                 result = await _first_failing(cloud, others)
-                await asyncio.gather(*others)  # they hear of the end, over the same network
+                _, pending = await asyncio.wait(others, timeout=HEARS_S)
+                self.counts["unheard"] = len(pending)  # what the cloud and the edges told them last got lost
+                stop.set()
+                await asyncio.gather(*others)
                 return result
         finally:
             for task in (cloud, *others):

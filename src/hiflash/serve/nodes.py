@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hiflash.errors import RunError, first_error
+from hiflash.errors import RunError, StorageError, first_error
 from hiflash.serve.assemble import Deployment
 from hiflash.serve.calls import CallError
 from hiflash.serve.channels import Channels, split_address
@@ -87,10 +87,10 @@ async def run_cloud(
     finally:
         reporting.cancel()
         running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+        await asyncio.gather(running, reporting, return_exceptions=True)  # what ended them is known by now
         await server.stop(None)
-        store.write_status({**service.status(), "running": False})
+        with suppress(StorageError):  # nor may it hide that
+            store.write_status({**service.status(), "running": False})
 
 
 async def run_edge(deployment: Deployment, number: int, place: Place, stop: asyncio.Event) -> bool:
@@ -238,7 +238,8 @@ async def _all_told(service: CloudService) -> None:
 async def _report(service: CloudService, store: StateFolder, began: float) -> None:
     """Write the state of the run for people to look at, again and again."""
     while True:
-        store.write_status({**service.status(), "running": True, "began": began})
+        with suppress(StorageError):  # the journal is what must be written
+            store.write_status({**service.status(), "running": True, "began": began})
         await asyncio.sleep(STATUS_S)
 
 

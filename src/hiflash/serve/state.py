@@ -35,6 +35,7 @@ class StateFolder:
 
     def __init__(self, folder: RunDirectory, keep: Keep) -> None:
         self.folder = folder
+        self.folder.then = ""  # whoever serves the folder knows how to go on
         self.keep = keep
         self.journal = SqliteJournal(folder.path / JOURNAL)
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="hiflash-disk")

@@ -106,6 +106,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.then = f"go on with: hiflash run --resume {path}"  # after a storage error
         self._file = path / "events.jsonl"
         with storing(self._file):
             # Without a buffer: closing the file must not retry a write that a full disk has refused.
@@ -210,7 +211,7 @@ class RunDirectory:
         try:
             yield
         except StorageError as error:
-            raise StorageError(error.what, f"go on with: hiflash run --resume {self.path}") from error
+            raise StorageError(error.what, self.then) from error
 
     def _write_events(self) -> None:
         data = b"".join(self._pending)
