@@ -67,9 +67,7 @@ def compare_tables(results: Sequence[Result], width: int, *, deviations: bool = 
     return tables
 
 
-def _main(
-    groups: Groups, rivals: Groups, target: float | None, where: str, *, deviations: bool
-) -> Grid:
+def _main(groups: Groups, rivals: Groups, target: float | None, where: str, *, deviations: bool) -> Grid:
     metric = metric_among([cell for cells in groups.values() for cell in cells])
     ends = "at the end" if target is None else f"to {aim(target, metric)}"
     rows = {name: seed_row(cells, target) for name, cells in groups.items()}
