@@ -38,7 +38,6 @@ def _report(options: argparse.Namespace) -> int:
     console = Console()
     for line in report.left_out:
         console.print(f"left out: {line}", markup=False, highlight=False, soft_wrap=True)
-    runs = sum(len(study.runs) for study in report.studies)
-    console.print(f"{runs} runs in {len(report.studies)} studies", highlight=False)
+    console.print(report.page.about, highlight=False)
     print_paths(console, report.files[:2])
     return 0

@@ -122,7 +122,8 @@ def _tradeoff(parts: Parts, styles: dict[str, Look], targets: Sequence[float], m
     """Draw each method's communications to the targets that all its seeds reach and to its best value."""
     what = "an accuracy" if metric == ACCURACY else f"a value of {metric.name}"
     title = _title(parts, f"communications to reach {what}", _RANGE)
-    figure = new_figure(1.5 + 4.6 * len(parts), 4.4 + _legend_height(styles), title)
+    # At least as wide as the title of a single panel.
+    figure = new_figure(max(1.5 + 4.6 * len(parts), 8.0), 4.4 + _legend_height(styles), title)
     row = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
     for axes, (part, groups) in zip(row, parts.items(), strict=True):
         style(axes, "Communications with the cloud")

@@ -91,6 +91,8 @@ class _Search:
         for home, runs in self._runs.items():
             if home in self._plans:
                 kind, by, tags = self._plans[home]
+                order = {name: place for place, name in enumerate(tags)}  # that of the command
+                runs = sorted(runs, key=lambda run: order.get(_name(run), len(order)))
                 tagged = [replace(run, result={**tags.get(_name(run), {}), **run.result}) for run in runs]
                 if kind == "sweep":
                     inside = [run for run in tagged if "point" in run.result]
@@ -98,9 +100,9 @@ class _Search:
                     found += [ShownStudy(home, kind, inside, by)] if inside else []
                 else:
                     runs = [run if "label" in run.result else _labelled_by_name(run) for run in tagged]
-                    found.append(_study(home, runs))
+                    found.append(_study(home, runs, kind))
                     continue
-            found += [_study(home, loose) for loose in _comparable(runs)]
+            found += [_study(home, loose, "collection") for loose in _comparable(runs)]
         return found
 
     def _take(self, folder: Path, path: str, home: str) -> None:
@@ -136,10 +138,8 @@ def _tags(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {key: cell[key] for key in ("label", "point") if key in cell}
 
 
-def _study(home: str, runs: Sequence[ShownRun]) -> ShownStudy:
-    if len(runs) == 1:
-        return ShownStudy(runs[0].path, "run", runs)
-    return ShownStudy(home, "comparison", runs)
+def _study(home: str, runs: Sequence[ShownRun], kind: Kind) -> ShownStudy:
+    return ShownStudy(runs[0].path, "run", runs) if len(runs) == 1 else ShownStudy(home, kind, runs)
 
 
 def _comparable(runs: Iterable[ShownRun]) -> list[list[ShownRun]]:

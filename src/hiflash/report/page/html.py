@@ -82,7 +82,7 @@ def _(block: Items) -> str:
 @_written.register
 def _(block: Listing) -> str:
     # A box that scrolls must be in the order of the Tab key.
-    text = f'<pre tabindex="0" role="region" aria-label="{escape(block.title)}">{escape(block.text)}</pre>'
+    text = f'<pre tabindex="0" role="group" aria-label="{escape(block.title)}">{escape(block.text)}</pre>'
     if not block.folded:
         return f"<p>{escape(block.title)}</p>\n{text}"
     return f"<details>\n<summary>{escape(block.title)}</summary>\n{text}\n</details>"
@@ -102,7 +102,7 @@ def _(block: Drawing) -> str:
     svg = f"{start}{block.svg[size.end() :]}"
     caption = f"<figcaption>{escape(block.caption)}</figcaption>"
     about = escape(f"Figure: {block.about}")
-    card = f'<div class="card" tabindex="0" role="region" aria-label="{about}">'
+    card = f'<div class="card" tabindex="0" role="group" aria-label="{about}">'
     return f"<figure>\n{card}\n{svg}</div>\n{caption}\n</figure>"
 
 
@@ -117,9 +117,10 @@ def _(block: Sheet) -> str:
     rows = "\n".join(_row(row, block) for row in block.rows)
     note = f'\n<p class="note">{escape(block.note)}</p>' if block.note else ""
     title = escape(block.title)
+    # The title is outside of the box that scrolls: a caption would scroll out of sight.
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">\n<table>\n'
-        f"<caption>{title}</caption>\n{head}<tbody>\n{rows}\n</tbody>\n</table>\n</div>{note}"
+        f'<p class="title">{title}</p>\n<div class="scroll" tabindex="0" role="group" aria-label="{title}">\n'
+        f'<table aria-label="{title}">\n{head}<tbody>\n{rows}\n</tbody>\n</table>\n</div>{note}'
     )
 
 

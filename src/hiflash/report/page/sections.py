@@ -40,7 +40,7 @@ _CAPTIONS = {
     "run": "The test metric of the cloud's model against communications, client steps and virtual time.",
     "clients": "The shared model on samples that clients held out of their own data.",
     "compare": "The test metric of the cloud's model against communications, client steps and virtual time. "
-    "Lines are means over seeds as far as all seeds have data, shades are ranges.",
+    "Over several seeds, lines are means as far as all seeds have data, and shades are ranges.",
     "targets": "What each method spent until it first reached the target.",
     "tradeoff": "Communications until each target that all seeds of a method reached.",
     "latency": "Mean latency of a response and mean waiting at the edge, from the model of resources.",
@@ -55,9 +55,9 @@ def study_blocks(study: ShownStudy, number: int) -> list[Block]:
     blocks: list[Block] = [Heading(study.path, anchor), Words(_summary(study))]
     alerts = [line.plain.removeprefix("warning: ") for line in _alerts(study)]
     blocks += [Items("Warnings", alerts, warning=True)] if alerts else []
-    for name, figure in _figures(study).items():
-        blocks.append(drawing(f"{anchor}-{name}", figure, _CAPTIONS[name]))
-    blocks += [sheet_of(table) for table in _tables(study)]
+    first, *others = (sheet_of(table) for table in _tables(study))
+    drawings = (drawing(f"{anchor}-{name}", made, _CAPTIONS[name]) for name, made in _figures(study).items())
+    blocks += [first, *drawings, *others]
     blocks.append(Heading("Repeat it", f"{anchor}-repeat", 3))
     blocks += [_runs(study), *_commands(study.runs)]
     blocks.append(Heading("Configuration", f"{anchor}-configuration", 3))
@@ -73,6 +73,7 @@ def _summary(study: ShownStudy) -> str:
     what = {
         "run": "One run",
         "comparison": f"A comparison of {runs} runs",
+        "collection": f"{runs} runs of one folder, not planned as one comparison",
         "sweep": f"A sweep of {runs} runs",
     }
     names = ", ".join(label(name) for name in study.labelled)
@@ -86,7 +87,7 @@ def _figures(study: ShownStudy) -> dict[str, Figure]:
         return {"sweep": sweep_figure(results, study.by)}
     if is_untrained(results):
         return work_figures(results)
-    if study.kind == "comparison":
+    if study.kind != "run":
         return compare_figures(results)
     clients = {"clients": clients_figure(results[0])} if has_clients(results[0]) else {}
     return {"run": run_figure(results[0]), **clients}
@@ -126,7 +127,7 @@ def _runs(study: ShownStudy) -> Sheet:
         )
         for run in study.runs
     ]
-    return Sheet("Runs, their digests and their wall time", heads, rows, words=frozenset({3}))
+    return Sheet("Runs, their digests and their wall time", heads, rows, words=frozenset({3, 5, 6}))
 
 
 def _commands(runs: Iterable[ShownRun]) -> list[Block]:
@@ -165,13 +166,14 @@ def _own(run: ShownRun) -> list[str]:
 def _differences(study: ShownStudy) -> list[Block]:
     """Return a table of the settings in which the labels of a comparison differ."""
     labelled = study.labelled
-    if study.kind != "comparison" or not 2 <= len(labelled) <= MOST_LABELS:
+    if study.kind in ("run", "sweep") or not 2 <= len(labelled) <= MOST_LABELS:
         return []
-    keys = dict.fromkeys(key for run in study.runs for key in run.settings if key not in FREE)
+    named = "method" if list(labelled) == [runs[0].result["method"] for runs in labelled.values()] else ""
+    keys = dict.fromkeys(key for run in study.runs for key in run.settings if key not in (*FREE, named))
+    told_by = [_values(run.settings for run in runs) for runs in labelled.values()]
     rows = []
     for key in keys:
-        values = [_values(run.settings for run in runs) for runs in labelled.values()]
-        values = [each.get(key, "") for each in values]
+        values = [found.get(key, "") for found in told_by]
         if len(set(values)) > 1:
             rows.append(Row([Cell(key, code=True), *(Cell(value or "–") for value in values)]))
     if not rows:

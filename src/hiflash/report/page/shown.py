@@ -10,7 +10,8 @@ from hiflash.report.work import is_untrained, work_rows
 
 __all__ = ["Kind", "ShownRun", "ShownStudy", "rows_of"]
 
-Kind = Literal["run", "comparison", "sweep"]
+Kind = Literal["run", "comparison", "collection", "sweep"]
+"""A collection is runs of one folder that no comparison planned."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import re
 from io import StringIO
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from hiflash.report.page.blocks import Drawing
 __all__ = ["drawing"]
 
 # Letters as outlines: the figure looks the same with any fonts. The salt replaces random identifiers.
-_STYLE = {"svg.fonttype": "path", "svg.hashsalt": "hiflash"}
+_STYLE: Any = {"svg.fonttype": "path", "svg.hashsalt": "hiflash"}
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 _OUTSIDE = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
