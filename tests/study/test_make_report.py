@@ -98,6 +98,29 @@ def test_a_comparison_without_its_list_is_told_by_folders(runs: Path) -> None:
     assert "both/compare.json cannot be read" in found.left_out[0]
 
 
+def test_runs_given_one_by_one_are_compared(studies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(studies)
+    (study,) = find_runs([Path("a-s0"), Path("b-s1")]).studies
+    assert (study.path, study.kind) == ("runs", "collection")
+    assert labels(study) == [("hifl", 0), ("hifl", 1)]
+
+
+def test_folders_of_the_same_name_stay_apart(studies: Path, tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        shutil.copytree(studies / "both", tmp_path / name / "both")
+    found = find_runs([tmp_path / "x/both", tmp_path / "y/both"])
+    assert [(study.path, len(study.runs)) for study in found.studies] == [("both", 4), ("y/both", 4)]
+
+
+def test_damage_inside_a_result_without_checksum_is_seen(runs: Path) -> None:
+    told = json.loads((runs / "a-s0/result.json").read_text())
+    del told["evaluations"][0]["communications"]
+    (runs / "a-s0/result.json").write_text(json.dumps(told))
+    (runs / "a-s0/SHA256SUMS").unlink()
+    report = hiflash.make_report([runs / "a-s0", runs / "b-s1"])
+    assert report.left_out == ["a-s0/result.json is damaged (KeyError('communications'))"]
+
+
 def test_damaged_and_unfinished_runs_are_named_and_left_out(runs: Path) -> None:
     one, two, three = (runs / "both" / f"{name}-s{seed}" for name, seed in _CELLS[:3])
     (one / "result.json").write_bytes((one / "result.json").read_bytes().replace(b"0", b"1", 1))

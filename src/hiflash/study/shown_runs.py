@@ -13,13 +13,18 @@ from typing import Any
 
 from hiflash.config.settings import flatten
 from hiflash.errors import ConfigError, HiFlashError, RunError
+from hiflash.report.curves import PANELS, curve
 from hiflash.report.page.shown import Kind, ShownRun, ShownStudy
+from hiflash.report.summary import seed_row
+from hiflash.report.tables import run_table
 from hiflash.store.run_directory import check_config
 from hiflash.study.saved import read_result
 
 __all__ = ["Found", "find_runs"]
 
 STUDIES: dict[str, Kind] = {"compare.json": "comparison", "sweep.json": "sweep"}
+GIVEN = "runs"
+"""The name of a folder without one."""
 FREE = ("seed", "workers", "device", "executor", "checkpoint_s", "plugins", "data.dir")
 """Settings that do not decide a result, and the seed: runs that differ in them alone are repetitions."""
 
@@ -42,9 +47,9 @@ def find_runs(folders: Sequence[Path]) -> Found:
     if problems:
         raise ConfigError(problems)
     search = _Search()
-    for folder in dict.fromkeys(folders):
+    for folder, path in _shown_paths(folders).items():
         before = search.seen
-        search.look(folder, _shown_path(folder))
+        search.look(folder, path)
         if search.seen == before and not any(_is_below(folder, other) for other in folders):
             raise ConfigError(
                 f"{folder} has no runs: neither it nor a folder in it has a result.json; "
@@ -73,7 +78,7 @@ class _Search:
         self._known.add(folder.resolve())
         if (folder / "result.json").is_file():
             self.seen += 1
-            self._take(folder, path, path if above is None else above)
+            self._take(folder, path, (path.rpartition("/")[0] or GIVEN) if above is None else above)
             return
         self._plan(folder, path)
         before = self.seen
@@ -110,9 +115,17 @@ class _Search:
             check_config(folder)
             config = (folder / "config.toml").read_text("utf-8")
             settings = flatten(tomllib.loads(config))
-            result = read_result(folder).to_dict()
         except (OSError, ValueError) as error:
-            self.left_out.append(f"{path}: config.toml cannot be read ({error})")
+            self.left_out.append(f"{path}/config.toml cannot be read ({_reason(error)})")
+            return
+        except HiFlashError as error:
+            self.left_out.append(str(error).replace(str(folder), path))
+            return
+        try:
+            result = read_result(folder).to_dict()
+            _check_inside(result)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self.left_out.append(f"{path}/result.json is damaged ({error!r})")
         except HiFlashError as error:
             self.left_out.append(str(error).replace(str(folder), path))
         else:
@@ -128,10 +141,23 @@ class _Search:
             try:
                 told = json.loads((folder / name).read_bytes())
                 tags = {str(cell["name"]): _tags(cell) for cell in told["cells"]}
-                self._plans[path] = (kind, str(told.get("by", "")), tags)
+                self._plans[path] = (kind, str(told["by"]) if kind == "sweep" else "", tags)
             except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 said = f"{path}/{name} cannot be read ({error!r}): its runs are compared by their methods"
                 self.left_out.append(said)
+
+
+def _check_inside(result: Mapping[str, Any]) -> None:
+    """Raise what tables and figures would raise: an old run has no checksum that tells of damage."""
+    run_table(result)
+    seed_row([result], result["stop_target"])
+    for measure, _ in PANELS:
+        curve(result, measure)
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason of an error without the path of a machine."""
+    return str(error.strerror if isinstance(error, OSError) else error)
 
 
 def _tags(cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +233,13 @@ def _is_below(folder: Path, other: Path) -> bool:
     return folder != other and other.resolve() in folder.resolve().parents
 
 
-def _shown_path(folder: Path) -> str:
-    """Return a relative path as given, and of any other its last name: a report has no paths of a machine."""
-    plain = not folder.is_absolute() and ".." not in folder.parts and folder.parts
-    return folder.as_posix() if plain else folder.resolve().name or "runs"
+def _shown_paths(folders: Iterable[Path]) -> dict[Path, str]:
+    """Return relative paths as given, and the ends of others: a report has no paths of a machine."""
+    shown: dict[Path, str] = {}
+    for folder in dict.fromkeys(folders):
+        plain = not folder.is_absolute() and ".." not in folder.parts and folder.parts
+        parts = folder.parts if plain else folder.resolve().parts[1:] or (GIVEN,)
+        # Of two folders with the same name, as many parts as tell them apart.
+        ends = ["/".join(parts[-length:]) for length in range(len(parts) if plain else 1, len(parts) + 1)]
+        shown[folder] = next((end for end in ends if end not in shown.values()), ends[-1])
+    return shown

@@ -32,6 +32,8 @@ WIDE = 100_000
 """Characters of a table's width: a page scrolls wide tables, so nothing is cut or split."""
 MOST_LABELS = 12
 """Columns of the table of differences; every configuration has them anyway."""
+MOST_LINES = 24
+"""Commands that stand open; more are folded."""
 FREE = ("seed", "workers", "checkpoint_s")
 """Settings that differ without a difference between methods."""
 OWN = {"data.name": "data", "model.name": "model", "client.function": "train"}
@@ -143,7 +145,7 @@ def _commands(runs: Iterable[ShownRun]) -> list[Block]:
         )
         deployed = any(run.deployed for run in runs)
         title = how if deployed else how.removesuffix(" A deployed run is replayed from its journal.")
-        blocks.append(Listing(title, "\n".join(lines) + "\n", "sh", folded=False))
+        blocks.append(Listing(title, "\n".join(lines) + "\n", "sh", folded=len(lines) > MOST_LINES))
     if own:
         objects = ", ".join(f"{name}=..." for name in own)
         told = f"Some runs had objects of a Python program: hiflash.run(CONFIG, {objects}) makes them again."
