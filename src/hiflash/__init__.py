@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Verdict,
         Weights,
     )
+    from hiflash.report.page.claims import Claim
     from hiflash.report.trackers import register_tracker
     from hiflash.seeding import rng
     from hiflash.sim.observer import Observer, RunInfo
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from hiflash.study.evaluate_agent import evaluate_agent
     from hiflash.study.federation import write_federation
     from hiflash.study.forecast import Forecast, expected_communications, forecast
+    from hiflash.study.make_report import Report, make_report
     from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
@@ -98,6 +100,7 @@ __all__ = [
     "Calibration",
     "Cell",
     "CheckIn",
+    "Claim",
     "Classification",
     "ClientAlgorithm",
     "ClientEvent",
@@ -135,6 +138,7 @@ __all__ = [
     "ProtocolError",
     "Refuse",
     "Regression",
+    "Report",
     "Result",
     "Rule",
     "RunError",
@@ -174,6 +178,7 @@ __all__ = [
     "list_methods",
     "list_parts",
     "load_dataset",
+    "make_report",
     "partition_samples",
     "read_federation",
     "register",
@@ -208,6 +213,7 @@ _HOMES = {
     "Calibration": "hiflash.study.calibrate",
     "Cell": "hiflash.study.cells",
     "CheckIn": "hiflash.messages",
+    "Claim": "hiflash.report.page.claims",
     "ClientEvent": "hiflash.data.federation",
     "Classification": "hiflash.train.tasks",
     "ClientTask": "hiflash.messages",
@@ -245,6 +251,7 @@ _HOMES = {
     "ProtocolError": "hiflash.errors",
     "Refuse": "hiflash.messages",
     "Regression": "hiflash.train.tasks",
+    "Report": "hiflash.study.make_report",
     "Result": "hiflash.sim.result",
     "Rule": "hiflash.core.aggregation",
     "RunError": "hiflash.errors",
@@ -284,6 +291,7 @@ _HOMES = {
     "list_methods": "hiflash.study.catalogue",
     "list_parts": "hiflash.study.catalogue",
     "load_dataset": "hiflash.data:load",  # its name there
+    "make_report": "hiflash.study.make_report",
     "partition_samples": "hiflash.data:partition",  # its name there
     "read_federation": "hiflash.data.federation",
     "register": "hiflash.config.register",

@@ -13,7 +13,7 @@ from hiflash.report.methods import Look, label, looks
 from hiflash.report.outcome import metric_of
 from hiflash.report.summary import Groups, Result, is_reference, known
 
-__all__ = ["client_bars", "draw_clients", "has_clients"]
+__all__ = ["client_bars", "clients_figure", "draw_clients", "has_clients"]
 
 MOST_EDGES = 20
 """Number of edges in the figure; the result has all."""
@@ -28,7 +28,12 @@ def has_clients(result: Result) -> bool:
 
 
 def draw_clients(result: Result, stem: Path) -> list[Path]:
-    """Save the metric of every client, worst first, and of every edge, as PNG and PDF; return the paths."""
+    """Save the figure of a run's clients as PNG and PDF; return the paths."""
+    return save(clients_figure(result), stem)
+
+
+def clients_figure(result: Result) -> Figure:
+    """Return the metric of every client, worst first, and of every edge."""
     told, metric = result["clients"], metric_of(result)
     title = f"{label(result['method'])} on {result['data']}, {result['partition']}, seed {result['seed']}"
     figure = new_figure(10.5 if told["per_edge"] else 5.5, 3.8, f"{title}: clients' own held-out samples")
@@ -44,7 +49,7 @@ def draw_clients(result: Result, stem: Path) -> list[Path]:
     for axes in right:
         _draw_edges(axes, told, metric.name, 100 if metric.unit == "share" else 1)
     legend_below(figure, handles)
-    return save(figure, stem)
+    return figure
 
 
 def client_bars(parts: Mapping[str, Groups]) -> Figure:

@@ -1,6 +1,6 @@
 """The figures of a comparison: curves, bars to the target, the trade-off, and latencies."""
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,7 @@ from hiflash.report.summary import (
     known,
 )
 
-__all__ = ["draw_compare", "draw_latency"]
+__all__ = ["compare_figures", "draw_compare", "latency_figure"]
 
 _TO_TARGET = ("communications", "client_steps", "virtual_s", "wan_bytes")
 _LATENCIES = (("response_latency_ms", "Response latency (ms)"), ("waiting_ms", "Waiting at the edge (ms)"))
@@ -53,27 +53,29 @@ def draw_compare(results: Sequence[Result], directory: Path) -> list[Path]:
 
     A fifth, clients, is for runs that held out samples of their clients.
     """
+    figures = compare_figures(results)
+    return [path for name, figure in figures.items() for path in save(figure, directory / name)]
+
+
+def compare_figures(results: Sequence[Result]) -> dict[str, Figure]:
+    """Return the figures of a comparison by name."""
     parts = by_partition(results)
     styles = looks(name for groups in parts.values() for name in groups)
     target, metric = common_target(results), metric_among(results)
-    drawings: dict[str, Callable[[], Figure]] = {
-        "compare": lambda: _curves(parts, styles, target, metric),
-        "targets": lambda: _targets(parts, styles, target, metric),
-        "tradeoff": lambda: _tradeoff(parts, styles, all_targets(results), metric),
+    figures = {
+        "compare": _curves(parts, styles, target, metric),
+        "targets": _targets(parts, styles, target, metric),
+        "tradeoff": _tradeoff(parts, styles, all_targets(results), metric),
     }
     if any(map(has_clients, results)):
-        drawings["clients"] = lambda: client_bars(parts)
-    paths = []
-    for name, draw in drawings.items():
-        paths += save(draw(), directory / name)
-    return [*paths, *draw_latency(results, directory)]
+        figures["clients"] = client_bars(parts)
+    return {**figures, "latency": _latency(parts, styles)}
 
 
-def draw_latency(results: Sequence[Result], directory: Path) -> list[Path]:
-    """Save the latencies of edges as PNG and PDF, and return the paths."""
+def latency_figure(results: Sequence[Result]) -> Figure:
+    """Return the latencies of edges."""
     parts = by_partition(results)
-    styles = looks(name for groups in parts.values() for name in groups)
-    return save(_latency(parts, styles), directory / "latency")
+    return _latency(parts, looks(name for groups in parts.values() for name in groups))
 
 
 def _curves(parts: Parts, styles: dict[str, Look], target: float | None, metric: Metric) -> Figure:
@@ -120,7 +122,8 @@ def _tradeoff(parts: Parts, styles: dict[str, Look], targets: Sequence[float], m
     """Draw each method's communications to the targets that all its seeds reach and to its best value."""
     what = "an accuracy" if metric == ACCURACY else f"a value of {metric.name}"
     title = _title(parts, f"communications to reach {what}", _RANGE)
-    figure = new_figure(1.5 + 4.6 * len(parts), 4.4 + _legend_height(styles), title)
+    # At least as wide as the title of a single panel.
+    figure = new_figure(max(1.5 + 4.6 * len(parts), 8.0), 4.4 + _legend_height(styles), title)
     row = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
     for axes, (part, groups) in zip(row, parts.items(), strict=True):
         style(axes, "Communications with the cloud")

@@ -48,25 +48,26 @@ _WHOLE: dict[str, tuple[str, Callable[[float | None], str]]] = {
 }
 
 
-def compare_tables(results: Sequence[Result], width: int) -> list[Table]:
+def compare_tables(results: Sequence[Result], width: int, *, deviations: bool = False) -> list[Table]:
     """Return the tables of every partition, no wider than the width: at the target, at all targets, totals.
 
     The best of each column is bold. A label competes only if all its seeds reached the target: otherwise
-    its mean is over the lucky seeds alone.
+    its mean is over the lucky seeds alone. `deviations` are for a page with room for them: the terminal's
+    first table has only means.
     """
     target, targets = common_target(results), all_targets(results)
     tables: list[Table] = []
     for partition, groups in by_partition(results).items():
         where = f"{next(iter(groups.values()))[0]['data']}, {partition}"
         rivals = {name: cells for name, cells in groups.items() if not is_reference(cells[0])}
-        tables += _main(groups, rivals, target, where).tables(width)
+        tables += _main(groups, rivals, target, where, deviations=deviations).tables(width)
         if rivals:
             tables += _every(rivals, targets, where).tables(width)
             tables += _whole(rivals, where).tables(width)
     return tables
 
 
-def _main(groups: Groups, rivals: Groups, target: float | None, where: str) -> Grid:
+def _main(groups: Groups, rivals: Groups, target: float | None, where: str, *, deviations: bool) -> Grid:
     metric = metric_among([cell for cells in groups.values() for cell in cells])
     ends = "at the end" if target is None else f"to {aim(target, metric)}"
     rows = {name: seed_row(cells, target) for name, cells in groups.items()}
@@ -77,11 +78,13 @@ def _main(groups: Groups, rivals: Groups, target: float | None, where: str) -> G
         for name, row in rows.items():
             # The reference sends nothing, and a zero would make it look cheap.
             mean = row[f"{measure}_mean"] if name in rivals else None
-            text = spread(mean, None, MEASURES[measure].unit)
+            deviation = row[f"{measure}_std"] if deviations else None
+            text = spread(mean, deviation, MEASURES[measure].unit)
             cells.append(Text(text, style=_style(mean, measure, best, name)))
         columns.append((MEASURES[measure].head, cells))
     columns.append(("reached", [_share(row) for row in rows.values()]))
-    return Grid(f"{where}: {ends}, {over_seeds(groups)}", "method", _names(groups), columns)
+    means = over_seeds(groups, "mean±deviation" if deviations else "mean")
+    return Grid(f"{where}: {ends}, {means}", "method", _names(groups), columns)
 
 
 def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:

@@ -1,9 +1,10 @@
-"""The figure of one run, as PNG and PDF."""
+"""The figure of one run."""
 
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from hiflash.report.canvas import (
@@ -22,13 +23,18 @@ from hiflash.report.methods import Look, label, looks
 from hiflash.report.outcome import metric_of, show
 from hiflash.report.summary import Result
 
-__all__ = ["draw_run"]
+__all__ = ["draw_run", "run_figure"]
 
 _HALO = (withStroke(linewidth=2.5, foreground="white"),)
 
 
 def draw_run(result: Result, stem: Path) -> list[Path]:
-    """Save the metric against communications, steps and virtual time as PNG and PDF; return the paths."""
+    """Save the figure of a run as PNG and PDF; return the paths."""
+    return save(run_figure(result), stem)
+
+
+def run_figure(result: Result) -> Figure:
+    """Return the metric against communications, steps and virtual time."""
     title = f"{label(result['method'])} on {result['data']}, {result['partition']}, seed {result['seed']}"
     figure, metric = new_figure(10.5, 3.8, title), metric_of(result)
     panels = figure.subplots(1, len(PANELS), sharey=True)
@@ -41,7 +47,7 @@ def draw_run(result: Result, stem: Path) -> list[Path]:
             handles[1:] = [target_line(axes, result["stop_target"], metric, "--")]
     metric_axis(panels[0], metric, labelled=True)
     legend_below(figure, handles)
-    return save(figure, stem)
+    return figure
 
 
 def _draw_single(axes: Axes, result: Result, measure: str, look: Look) -> None:

@@ -21,7 +21,7 @@ from hiflash.report.summary import Groups, Result, at_target, common_target, kno
 from hiflash.report.sweep import by_point, leaves, setting, shown, sweep_rows
 from hiflash.report.units import spread
 
-__all__ = ["draw_sweep"]
+__all__ = ["draw_sweep", "sweep_figure"]
 
 MOST_BARS = 20
 """Number of bars in the figure; the files have all points."""
@@ -31,7 +31,12 @@ _MAP = colormaps["viridis"]
 
 
 def draw_sweep(results: Sequence[Result], by: str, stem: Path) -> list[Path]:
-    """Save the chosen measure beside the task's metric or communications as PNG and PDF; return the paths."""
+    """Save the figure of a sweep as PNG and PDF; return the paths."""
+    return save(sweep_figure(results, by), stem)
+
+
+def sweep_figure(results: Sequence[Result], by: str) -> Figure:
+    """Return the chosen measure beside the task's metric or communications."""
     groups = by_point(results)
     target = common_target(results)
     other = best_name(metric_among(results)) if by in COSTS else "communications"
@@ -40,7 +45,7 @@ def draw_sweep(results: Sequence[Result], by: str, stem: Path) -> list[Path]:
     seeds = max(map(len, groups.values()))
     title = setting(results) + (f" (mean of {seeds} seeds)" if seeds > 1 else " (one seed)")
     draw = {1: _lines, 2: _maps}.get(len(keys), _bars)
-    return save(draw(groups, keys, metrics, target, title), stem)
+    return draw(groups, keys, metrics, target, title)
 
 
 def _lines(groups: Groups, keys: list[str], metrics: list[str], target: float | None, title: str) -> Figure:

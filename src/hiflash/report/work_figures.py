@@ -7,21 +7,27 @@ from matplotlib.figure import Figure
 
 from hiflash.report.bars import Bar, draw_bars
 from hiflash.report.canvas import name_panel, new_figure, save
-from hiflash.report.compare_figures import draw_latency
+from hiflash.report.compare_figures import latency_figure
 from hiflash.report.methods import Look, label, looks
 from hiflash.report.summary import Groups, Result, by_partition
 from hiflash.report.work import THOUSAND, WORK, per_client_round
 
-__all__ = ["draw_work"]
+__all__ = ["draw_work", "work_figures"]
 
 _PANELS = ("wan_bytes", "lan_bytes", "virtual_s", "total_cost")
 
 
 def draw_work(results: Sequence[Result], directory: Path) -> list[Path]:
     """Save two figures as PNG and PDF: work and latency; return their paths."""
+    figures = work_figures(results)
+    return [path for name, figure in figures.items() for path in save(figure, directory / name)]
+
+
+def work_figures(results: Sequence[Result]) -> dict[str, Figure]:
+    """Return the figures of a comparison without training by name."""
     parts = by_partition(results)
     styles = looks(name for groups in parts.values() for name in groups)
-    return [*save(_work(parts, styles), directory / "work"), *draw_latency(results, directory)]
+    return {"work": _work(parts, styles), "latency": latency_figure(results)}
 
 
 def _work(parts: dict[str, Groups], styles: dict[str, Look]) -> Figure:
