@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from hiflash.study.evaluate_agent import evaluate_agent
     from hiflash.study.federation import write_federation
     from hiflash.study.forecast import Forecast, expected_communications, forecast
+    from hiflash.study.paper.study import Reproduction, paper_items, reproduce
     from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
@@ -135,6 +136,7 @@ __all__ = [
     "ProtocolError",
     "Refuse",
     "Regression",
+    "Reproduction",
     "Result",
     "Rule",
     "RunError",
@@ -174,12 +176,14 @@ __all__ = [
     "list_methods",
     "list_parts",
     "load_dataset",
+    "paper_items",
     "partition_samples",
     "read_federation",
     "register",
     "register_method",
     "register_tracker",
     "replay",
+    "reproduce",
     "resume",
     "rng",
     "run",
@@ -245,6 +249,7 @@ _HOMES = {
     "ProtocolError": "hiflash.errors",
     "Refuse": "hiflash.messages",
     "Regression": "hiflash.train.tasks",
+    "Reproduction": "hiflash.study.paper.study",
     "Result": "hiflash.sim.result",
     "Rule": "hiflash.core.aggregation",
     "RunError": "hiflash.errors",
@@ -284,11 +289,13 @@ _HOMES = {
     "list_methods": "hiflash.study.catalogue",
     "list_parts": "hiflash.study.catalogue",
     "load_dataset": "hiflash.data:load",  # its name there
+    "paper_items": "hiflash.study.paper.study",
     "partition_samples": "hiflash.data:partition",  # its name there
     "read_federation": "hiflash.data.federation",
     "register": "hiflash.config.register",
     "register_method": "hiflash.config.register",
     "register_tracker": "hiflash.report.trackers",
+    "reproduce": "hiflash.study.paper.study",
     "resume": "hiflash.study.run",
     "rng": "hiflash.seeding",
     "run": "hiflash.study.run",
