@@ -6,7 +6,7 @@ Written before the runs. A rule speaks of one partition, where the item has seve
 from __future__ import annotations
 
 from hiflash.study.paper.claims import Claim, Found
-from hiflash.study.paper.runs import Rule, Runs, count_words, fewer, near, steadier
+from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer, near, steadier
 
 __all__ = ["accuracy_claims", "cifar10_communications", "femnist_communications", "mnist_communications",
            "trade_off_claims"]  # fmt: skip
@@ -178,11 +178,9 @@ def _fewest(ours: str, partition: str, rivals: tuple[str, ...]) -> Rule:
     def rule(runs: Runs) -> Found:
         needs = {label: runs.to_target(label, partition) for label in (ours, *rivals)}
         told = ", ".join(f"{label} {count_words(value)}" for label, value in needs.items())
-        own = needs[ours]
-        others = [value for label, value in needs.items() if label != ours and value is not None]
-        if own is None:
-            return Found(False if others else None, None, told)
-        return Found(all(own < value for value in others), 1 + sum(v <= own for v in others), told)
+        ahead = [runs.less(ours, each, partition) for each in rivals]
+        rank = None if needs[ours] is None else 1 + ahead.count(False)
+        return Found(all_of(ahead), rank, told)
 
     return rule
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hiflash.study.paper.claims import Found
 
-__all__ = ["Runs", "correlation", "count_words", "fewer", "near", "ordered", "steadier"]
+__all__ = ["Runs", "all_of", "correlation", "count_words", "fewer", "near", "ordered", "steadier"]
 
 LAST = 5  # evaluations whose mean is the accuracy at some amount of client work
 
@@ -45,6 +45,27 @@ class Runs:
         found = [None if goal is None else _crossing(cell, goal, measure) for cell in cells]
         known = [value for value in found if value is not None]
         return fmean(known) if known and len(known) == len(found) else None
+
+    def less(
+        self,
+        ours: str,
+        theirs: str,
+        partition: str | None = None,
+        measure: str = "communications",
+        target: float | None = None,
+    ) -> bool | None:
+        """Return whether a label needs less to the target than another, None if the runs cannot tell.
+
+        A label that did not reach it needs more than it spent: that decides only if the other needs less.
+        """
+        a, b = (self.to_target(label, partition, measure, target) for label in (ours, theirs))
+        if a is not None and b is not None:
+            return a < b
+        if a is None and b is None:
+            return None
+        late, needs = (theirs, a) if b is None else (ours, b)
+        spent = min((cell[measure] for cell in self.of(late, partition)), default=0)
+        return b is None if needs is not None and spent >= needs else None
 
     def mean(self, label: str, name: str, partition: str | None = None) -> float | None:
         """Return the mean of a number of the results."""
@@ -93,18 +114,14 @@ def fewer(
     measure: str = "communications",
     target: float | None = None,
 ) -> Rule:
-    """Return a rule: one label needs less to the target than another. Our number is the change in percent.
-
-    A label that does not reach the target within the budget needs more than one that does.
-    """
+    """Return a rule: one label needs less to the target than another. Our number is the change in percent."""
 
     def rule(runs: Runs) -> Found:
         goal = runs.target if target is None else target
         a, b = (runs.to_target(label, partition, measure, goal) for label in (ours, theirs))
         told = f"{measure} to {_percent(goal)}: {ours} {count_words(a)}, {theirs} {count_words(b)}"
-        if a is None or b is None:
-            return Found(None if a is b else b is None, None, told)
-        return Found(a < b, 100 * (a / b - 1), told)
+        change = None if a is None or b is None else 100 * (a / b - 1)
+        return Found(runs.less(ours, theirs, partition, measure, goal), change, told)
 
     return rule
 
@@ -145,8 +162,7 @@ def ordered(
 ) -> Rule:
     """Return a rule: a measure at the target rises (or falls) from each label to the next.
 
-    One that does not reach the target counts as needing more than all that do. Our number is the share of
-    neighbours in this order.
+    Our number is the share of neighbours in this order.
     """
 
     def rule(runs: Runs) -> Found:
@@ -154,14 +170,22 @@ def ordered(
         told = f"{measure} to {_percent(runs.target)}: " + ", ".join(
             f"{label} {count_words(value)}" for label, value in zip(labels, values, strict=True)
         )
-        if sum(value is not None for value in values) < 2:
-            return Found(None, None, told)
-        known = [float("inf") if value is None else value for value in values]
-        pairs = list(pairwise(known))
-        right = sum(a < b if rising else a > b for a, b in pairs)
-        return Found(right == len(pairs), right / len(pairs), told)
+        pairs = pairwise(labels if rising else labels[::-1])
+        right = [runs.less(first, second, partition, measure) for first, second in pairs]
+        return Found(all_of(right), right.count(True) / len(right), told)
 
     return rule
+
+
+def all_of(verdicts: Sequence[bool | None]) -> bool | None:
+    """Return whether all hold: False if one does not, or else None if one cannot be told.
+
+    >>> all_of([True, None]), all_of([True, None, False]), all_of([True])
+    (None, False, True)
+    """
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
 
 
 def correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
