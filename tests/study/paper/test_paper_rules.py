@@ -113,6 +113,12 @@ def test_a_threshold_that_did_not_arrive_within_a_budget_that_was_too_small() ->
     assert found["tau2_steps"] == (False, None)
 
 
+@pytest.mark.parametrize(("spent", "holds"), [(6000, True), (4000, None)])
+def test_a_fifth_of_what_was_spent_in_vain_is_a_fifth_of_what_is_needed(spent: int, holds: bool) -> None:
+    cells = [cell("tau-2", [(1000, 0.9)]), cell("tau-inf", [(spent, 0.5)])]
+    assert verdicts(threshold_claims(), Runs(cells, 0.9))["tau2_below_inf"] == (holds, None)
+
+
 def test_the_grid_of_mixing_weights() -> None:
     cells = [cell("0.7/0.99", [(800, 0.9)]), cell("0.9/0.99", [(500, 0.905)]), cell("0.5/0.9", [(9, 0.92)])]
     found = verdicts(mixing_claims(), Runs(cells[:2], 0.9))

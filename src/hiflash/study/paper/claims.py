@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Claim", "Found", "Verdict", "judge"]
+__all__ = ["Claim", "Found", "Judgement", "judge"]
 
 Results = TypeVar("Results")
 
@@ -39,7 +39,7 @@ class Claim(Generic[Results]):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """A claim beside what was found."""
 
     name: str
@@ -52,14 +52,16 @@ class Verdict:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict for JSON."""
+        """Return it for JSON."""
         return asdict(self)
 
 
-def judge(claims: Sequence[Claim[Results]], results: Results) -> list[Verdict]:
+def judge(claims: Sequence[Claim[Results]], results: Results) -> list[Judgement]:
     """Return the verdict on every claim."""
     found = [(claim, claim.rule(results)) for claim in claims]
     return [
-        Verdict(claim.name, claim.says, each.holds, claim.paper, each.ours, claim.unit, each.words, claim.why)
+        Judgement(
+            claim.name, claim.says, each.holds, claim.paper, each.ours, claim.unit, each.words, claim.why
+        )
         for claim, each in found
     ]

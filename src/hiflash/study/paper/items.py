@@ -17,7 +17,8 @@ SCALES = ("small", "full")
 KINDS = ("compare", "sweep", "associate", "training", "models", "theory")
 NAMES = (
     "models", "js-lambda", "latency", "bounds", "thresholds", "edge-iid", "mixing-grid",
-    "accuracy-mnist", "communications-mnist", "accuracy-femnist", "communications-femnist",
+    "accuracy-mnist", "communications-mnist", "communications-mnist-epochs",
+    "accuracy-femnist", "communications-femnist",
     "accuracy-cifar10", "communications-cifar10", "trade-off", "accuracy-js",
     "agent-thresholds", "agent-cost", "agent-weights",
 )  # fmt: skip

@@ -8,8 +8,14 @@ from __future__ import annotations
 from hiflash.study.paper.claims import Claim, Found
 from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer, near, steadier
 
-__all__ = ["accuracy_claims", "cifar10_communications", "femnist_communications", "mnist_communications",
-           "trade_off_claims"]  # fmt: skip
+__all__ = [
+    "accuracy_claims",
+    "cifar10_communications",
+    "epochs_communications",
+    "femnist_communications",
+    "mnist_communications",
+    "trade_off_claims",
+]
 
 NEAR = 2.0  # points of accuracy: "the gap narrows", a figure without a number
 MIXING = (
@@ -80,6 +86,9 @@ def mnist_communications() -> list[Claim[Runs]]:
         _fewer("hifl", "hierfavg-5-equal", two, -28.2,
                "the same with HiFL's H and all clients of an edge", why=MIXING),
         _fewer("hifl-tau2", "hierfavg-5", two, -28.2, "the same with threshold 2 for HiFL", why=MIXING),
+        _fewer("hifl-wan-off", "hierfavg-5", two, -28.2, "the same without WAN delays for HiFL", why=MIXING),
+        _fewer("hifl-slot", "hierfavg-5", two, -28.2, "the same with slots of 0.1 s for HiFL", why=MIXING),
+        _fewer("hifl", "fedat-5", two, -31.9, "fewer than FedAT with 5 tiers and H = 2", why=MIXING),
         _fewer("hifl", "fedavg", two, -77.6, "HiFL needs 77.6 % fewer than FedAvg", why=MIXING),
         Claim("fedasync_misses_90_noniid2", "FedAsync cannot reach 90 % on Non-IID(2)",
               _misses("fedasync", two, 0.9, "hifl"), 0.9, "accuracy", ASYNC),
@@ -93,6 +102,11 @@ def mnist_communications() -> list[Claim[Runs]]:
         Claim("hifl_is_best_noniid2", "HiFL needs the fewest of all but FedAsync and HiFlash",
               _fewest("hifl", two, ("fedavg", "hierfavg", "fedat")), why=MIXING),
     ]  # fmt: skip
+
+
+def epochs_communications() -> list[Claim[Runs]]:
+    """Return those of them that are about Non-IID(2): there the reading with local epochs is run."""
+    return [claim for claim in mnist_communications() if claim.name.endswith("noniid2")]
 
 
 def femnist_communications() -> list[Claim[Runs]]:

@@ -8,6 +8,7 @@ from hiflash.study.paper.claims import Claim
 from hiflash.study.paper.method_rules import (
     accuracy_claims,
     cifar10_communications,
+    epochs_communications,
     femnist_communications,
     mnist_communications,
     trade_off_claims,
@@ -35,6 +36,7 @@ CLAIMS: dict[str, list[Claim[Any]]] = {
     "mixing-grid": mixing_claims(),
     "accuracy-mnist": accuracy_claims(THREE),
     "communications-mnist": mnist_communications(),
+    "communications-mnist-epochs": epochs_communications(),
     "accuracy-femnist": accuracy_claims(("writer",)),
     "communications-femnist": femnist_communications(),
     "accuracy-cifar10": accuracy_claims(THREE),

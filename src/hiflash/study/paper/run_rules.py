@@ -128,10 +128,18 @@ def js_accuracy_claims() -> list[Claim[Runs]]:
 
 
 def _share(ours: str, theirs: str, limit: float) -> Rule:
+    """Return a rule: one label needs less than a share of another's client steps to the target.
+
+    One that did not reach it needs more than it spent. Our number is the share.
+    """
+
     def rule(runs: Runs) -> Found:
         a, b = (runs.to_target(label, None, "client_steps") for label in (ours, theirs))
         told = f"client steps: {ours} {count_words(a)}, {theirs} {count_words(b)}"
-        return Found(None, None, told) if a is None or b is None else Found(a / b < limit, a / b, told)
+        if a is not None and b is not None:
+            return Found(a / b < limit, a / b, told)
+        spent = runs.work([theirs])
+        return Found(True if a is not None and spent and a / spent < limit else None, None, told)
 
     return rule
 

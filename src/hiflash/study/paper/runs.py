@@ -117,6 +117,9 @@ def fewer(
     """Return a rule: one label needs less to the target than another. Our number is the change in percent."""
 
     def rule(runs: Runs) -> Found:
+        missing = [label for label in (ours, theirs) if not runs.of(label, partition)]
+        if missing:
+            return Found(None, None, f"needs runs of {', '.join(missing)}")
         goal = runs.target if target is None else target
         a, b = (runs.to_target(label, partition, measure, goal) for label in (ours, theirs))
         told = f"{measure} to {_percent(goal)}: {ours} {count_words(a)}, {theirs} {count_words(b)}"

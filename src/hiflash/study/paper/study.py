@@ -15,7 +15,7 @@ from hiflash.store.run_directory import check_name
 from hiflash.study.arguments import check_arguments
 from hiflash.study.cells import Cell
 from hiflash.study.observers import Observers
-from hiflash.study.paper.claims import Verdict
+from hiflash.study.paper.claims import Judgement
 from hiflash.study.paper.items import NAMES, Item, Plan, load_item
 from hiflash.study.paper.work import Job, work
 from hiflash.study.run_cells import run_cells
@@ -32,7 +32,7 @@ class Reproduction:
 
     item: Item
     plan: Plan
-    verdicts: list[Verdict]
+    verdicts: list[Judgement]
     rows: list[dict[str, Any]]
     changed: Mapping[str, Any] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)

@@ -13,8 +13,9 @@ from hiflash.errors import ConfigError
 from hiflash.sim.result import Result
 from hiflash.study.cells import Cell, saved, seed_numbers
 from hiflash.study.compare import Comparison, comparison_cells
-from hiflash.study.paper.claims import Verdict, judge
+from hiflash.study.paper.claims import Judgement, judge
 from hiflash.study.paper.items import Item, Plan, load_item
+from hiflash.study.paper.other_rules import best_check
 from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.run_rules import point_label
 from hiflash.study.paper.runs import Runs
@@ -30,7 +31,7 @@ Measures = ("communications", "client_steps", "virtual_s", "total_cost")
 class Studied:
     """What came out: a verdict on every claim, the rows behind them, and the files."""
 
-    verdicts: list[Verdict]
+    verdicts: list[Judgement]
     rows: list[dict[str, Any]]
     files: list[Path]
 
@@ -66,7 +67,7 @@ class Job:
             raise ConfigError(f"{self.item.name} has no seeds; leave them out")
         return seed_numbers(self.plan.get("seeds", 1) if self.seeds is None else self.seeds)
 
-    def judged(self, results: Any) -> list[Verdict]:
+    def judged(self, results: Any) -> list[Judgement]:
         """Return the verdicts of the item's rules."""
         return judge(CLAIMS[self.item.name], results)
 
@@ -89,7 +90,22 @@ def _compare(job: Job) -> Studied:
     cells = [cell for cell in cells if only is None or cell.config.data.partition in only or _pooled(cell)]
     comparison = saved(Comparison(cells, job.run(cells, source.folder)), job.folder)
     runs = Runs(comparison.numbers(), job.plan.get("target"))
-    return Studied(job.judged(runs), _rows(runs), comparison.files)
+    return Studied(job.judged(runs), _rows(runs), [*comparison.files, *_more_figures(job, runs)])
+
+
+def _more_figures(job: Job, runs: Runs) -> list[Path]:
+    """Draw what a comparison does not, if the item is about it."""
+    if job.item.name != "accuracy-js":
+        return []
+    from hiflash.report.paper_figures import draw_js_accuracy
+
+    methods = {str(cell["label"]): str(cell["method"]) for cell in runs.cells}
+    points = [
+        {"label": label, "method": method, "total_js": runs.mean(label, "total_js"), "accuracy": accuracy}
+        for label, method in methods.items()
+        if (accuracy := runs.accuracy(label)) is not None
+    ]
+    return draw_js_accuracy(points, f"{runs.cells[0]['data']}, one class per client", job.folder / "js")
 
 
 def _source(job: Job) -> Job:
@@ -142,12 +158,29 @@ def _train(job: Job) -> Studied:
         )
         records[label] = trained.record
         files += trained.files
+    if len(records) > 1:
+        files += _weight_figure(job, records)
     rows = [
         {"label": label, **{key: check[key] for key in ("policy", "episode", "cost", "parallelism")}}
         for label, record in records.items()
         for check in record["checks"]
     ]
     return Studied(job.judged(records), rows, files)
+
+
+def _weight_figure(job: Job, records: Mapping[str, Mapping[str, Any]]) -> list[Path]:
+    """Draw the agents of several weights of the cost side by side."""
+    from hiflash.report.agent_figures import draw_sigma
+
+    rows = [
+        {
+            "label": label,
+            "sigma": [record["about"]["compute_weight"], record["about"]["send_weight"]],
+            **best_check(record),
+        }
+        for label, record in records.items()
+    ]
+    return draw_sigma(rows, job.folder / "weights")
 
 
 def _models(job: Job) -> Studied:
@@ -185,7 +218,7 @@ def _theory(job: Job) -> Studied:
 
     study = saved(check_theory(plan, progress=told), job.folder)
     verdicts = [
-        Verdict(claim.name, f"{claim.source}: {claim.says}", claim.holds, None, None, "", claim.found, "")
+        Judgement(claim.name, f"{claim.source}: {claim.says}", claim.holds, None, None, "", claim.found, "")
         for claim in study.claims
     ]
     return Studied(verdicts, [setting.to_dict() for setting in study.settings], study.files)
