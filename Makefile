@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test slow check chaos bench lint format clean
+.PHONY: help install run paper test slow check chaos bench lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1|/' | column -t -s '|'
@@ -21,6 +21,9 @@ install: $(READY) ## create .venv and install hiflash with its tools
 
 run: $(READY) ## compare FedAvg, HierFAVG, HiFL and HiFlash on real digits: tables and figures in runs/demo
 	$(BIN)/hiflash compare examples/demo.toml --name demo
+
+paper: $(READY) ## reproduce the paper at small scale: hours on two cores, and the same command goes on (docs/paper.md)
+	$(BIN)/hiflash paper all
 
 test: $(READY) ## run all fast tests
 	$(PYTEST) -m "not slow"

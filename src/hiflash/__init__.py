@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from hiflash.study.federation import write_federation
     from hiflash.study.forecast import Forecast, expected_communications, forecast
     from hiflash.study.make_report import Report, make_report
+    from hiflash.study.paper.study import Reproduction, paper_items, reproduce
     from hiflash.study.policies import Evaluation
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
@@ -139,6 +140,7 @@ __all__ = [
     "Refuse",
     "Regression",
     "Report",
+    "Reproduction",
     "Result",
     "Rule",
     "RunError",
@@ -179,12 +181,14 @@ __all__ = [
     "list_parts",
     "load_dataset",
     "make_report",
+    "paper_items",
     "partition_samples",
     "read_federation",
     "register",
     "register_method",
     "register_tracker",
     "replay",
+    "reproduce",
     "resume",
     "rng",
     "run",
@@ -252,6 +256,7 @@ _HOMES = {
     "Refuse": "hiflash.messages",
     "Regression": "hiflash.train.tasks",
     "Report": "hiflash.study.make_report",
+    "Reproduction": "hiflash.study.paper.study",
     "Result": "hiflash.sim.result",
     "Rule": "hiflash.core.aggregation",
     "RunError": "hiflash.errors",
@@ -292,11 +297,13 @@ _HOMES = {
     "list_parts": "hiflash.study.catalogue",
     "load_dataset": "hiflash.data:load",  # its name there
     "make_report": "hiflash.study.make_report",
+    "paper_items": "hiflash.study.paper.study",
     "partition_samples": "hiflash.data:partition",  # its name there
     "read_federation": "hiflash.data.federation",
     "register": "hiflash.config.register",
     "register_method": "hiflash.config.register",
     "register_tracker": "hiflash.report.trackers",
+    "reproduce": "hiflash.study.paper.study",
     "resume": "hiflash.study.run",
     "rng": "hiflash.seeding",
     "run": "hiflash.study.run",

@@ -24,6 +24,7 @@ from hiflash.cli import (
     forecast,
     methods,
     nodes,
+    paper,
     report,
     run,
     states,
@@ -42,8 +43,8 @@ SAME = "give the same command again"
 
 # Every module has `add`: it declares the options of the command and the function to call.
 COMMANDS = (
-    run, compare, sweep, forecast, associate, theory, calibrate, train_agent, evaluate_agent, report, methods,
-    data, federation, up, nodes, states, certs,
+    run, compare, sweep, forecast, associate, theory, paper, calibrate, train_agent, evaluate_agent, report,
+    methods, data, federation, up, nodes, states, certs,
 )  # fmt: skip
 
 

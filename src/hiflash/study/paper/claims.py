@@ -1,0 +1,67 @@
+"""Claims of the paper: its words and number, and the rule that says from results whether they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Claim", "Found", "Judgement", "judge"]
+
+Results = TypeVar("Results")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule found: the verdict, our number beside the paper's, and the numbers behind it in words.
+
+    `holds` is None if the results cannot tell, such as a target that nobody reached within the budget.
+    """
+
+    holds: bool | None
+    ours: float | None
+    words: str
+
+
+@dataclass(frozen=True)
+class Claim(Generic[Results]):
+    """A claim: a name, the paper's words and number (and its unit), the rule, and what is known about why.
+
+    The rule is about the direction of a difference unless `says` names a bound; the size stands beside it.
+    """
+
+    name: str
+    says: str
+    rule: Callable[[Results], Found]
+    paper: float | None = None
+    unit: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim beside what was found."""
+
+    name: str
+    says: str
+    holds: bool | None
+    paper: float | None
+    ours: float | None
+    unit: str
+    found: str
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return asdict(self)
+
+
+def judge(claims: Sequence[Claim[Results]], results: Results) -> list[Judgement]:
+    """Return the verdict on every claim."""
+    found = [(claim, claim.rule(results)) for claim in claims]
+    return [
+        Judgement(
+            claim.name, claim.says, each.holds, claim.paper, each.ours, claim.unit, each.words, claim.why
+        )
+        for claim, each in found
+    ]

@@ -1,0 +1,234 @@
+"""The runs of an item in the numbers that its claims are about: means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from hiflash.study.paper.claims import Found
+
+__all__ = ["Runs", "all_of", "correlation", "count_words", "fewer", "near", "ordered", "steadier"]
+
+LAST = 5  # evaluations whose mean is the accuracy at some amount of client work
+
+Cell = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The contents of `result.json` of every cell, with its `label`, and the target that claims are about."""
+
+    cells: Sequence[Cell]
+    target: float | None = None
+
+    def of(self, label: str, partition: str | None = None) -> list[Cell]:
+        """Return the cells of a label, on one partition or all; runs on pooled data have no partition."""
+        return [
+            cell
+            for cell in self.cells
+            if cell["label"] == label and (partition is None or cell["partition"] in (partition, "pooled"))
+        ]
+
+    def to_target(
+        self,
+        label: str,
+        partition: str | None = None,
+        measure: str = "communications",
+        target: float | None = None,
+    ) -> float | None:
+        """Return a measure at the target, interpolated; None unless every seed reached it."""
+        goal = self.target if target is None else target
+        cells = self.of(label, partition)
+        found = [None if goal is None else _crossing(cell, goal, measure) for cell in cells]
+        known = [value for value in found if value is not None]
+        return fmean(known) if known and len(known) == len(found) else None
+
+    def less(
+        self,
+        ours: str,
+        theirs: str,
+        partition: str | None = None,
+        measure: str = "communications",
+        target: float | None = None,
+    ) -> bool | None:
+        """Return whether a label needs less to the target than another, None if the runs cannot tell.
+
+        A label that did not reach it needs more than it spent: that decides only if the other needs less.
+        """
+        a, b = (self.to_target(label, partition, measure, target) for label in (ours, theirs))
+        if a is not None and b is not None:
+            return a < b
+        if a is None and b is None:
+            return None
+        late, needs = (theirs, a) if b is None else (ours, b)
+        spent = min((cell[measure] for cell in self.of(late, partition)), default=0)
+        return b is None if needs is not None and spent >= needs else None
+
+    def mean(self, label: str, name: str, partition: str | None = None) -> float | None:
+        """Return the mean of a number of the results."""
+        values = [cell[name] for cell in self.of(label, partition) if cell[name] is not None]
+        return fmean(values) if values else None
+
+    def accuracy(self, label: str, partition: str | None = None, steps: float | None = None) -> float | None:
+        """Return the mean accuracy of the last evaluations, up to a number of client steps if given."""
+        found = []
+        for cell in self.of(label, partition):
+            rows = [
+                row["accuracy"]
+                for row in cell["evaluations"]
+                if row["accuracy"] is not None and (steps is None or row["client_steps"] <= steps)
+            ]
+            if rows:
+                found.append(fmean(rows[-LAST:]))
+        return fmean(found) if found else None
+
+    def work(self, labels: Sequence[str], partition: str | None = None) -> float | None:
+        """Return the client steps that every run of these labels did."""
+        steps = [cell["client_steps"] for label in labels for cell in self.of(label, partition)]
+        return min(steps, default=None)
+
+    def fluctuation(self, label: str, partition: str | None = None) -> float | None:
+        """Return the mean fall of accuracy from one evaluation to the next in the second half of a run.
+
+        Rises count as no fall: they are what training is for.
+        """
+        found = []
+        for cell in self.of(label, partition):
+            values = [row["accuracy"] for row in cell["evaluations"] if row["accuracy"] is not None]
+            late = values[len(values) // 2 :]
+            if len(late) > 1:
+                found.append(fmean(max(0.0, a - b) for a, b in pairwise(late)))
+        return fmean(found) if found else None
+
+
+Rule = Callable[[Runs], Found]
+
+
+def fewer(
+    ours: str,
+    theirs: str,
+    partition: str | None = None,
+    measure: str = "communications",
+    target: float | None = None,
+) -> Rule:
+    """Return a rule: one label needs less to the target than another. Our number is the change in percent."""
+
+    def rule(runs: Runs) -> Found:
+        missing = [label for label in (ours, theirs) if not runs.of(label, partition)]
+        if missing:
+            return Found(None, None, f"needs runs of {', '.join(missing)}")
+        goal = runs.target if target is None else target
+        a, b = (runs.to_target(label, partition, measure, goal) for label in (ours, theirs))
+        told = f"{measure} to {_percent(goal)}: {ours} {count_words(a)}, {theirs} {count_words(b)}"
+        change = None if a is None or b is None else 100 * (a / b - 1)
+        return Found(runs.less(ours, theirs, partition, measure, goal), change, told)
+
+    return rule
+
+
+def near(ours: str, theirs: str, partition: str | None = None, points: float = 0.0) -> Rule:
+    """Return a rule: at equal client work the accuracy is above another's, or at most some points below.
+
+    Our number is the difference in points.
+    """
+
+    def rule(runs: Runs) -> Found:
+        steps = runs.work([ours, theirs], partition)
+        a, b = (runs.accuracy(label, partition, steps) for label in (ours, theirs))
+        if steps is None or a is None or b is None:
+            return Found(None, None, f"needs runs of {ours} and {theirs}")
+        gap = 100 * (a - b)
+        told = f"after {steps:,.0f} client steps: {ours} {100 * a:.1f} %, {theirs} {100 * b:.1f} %"
+        return Found(gap >= -points if points else gap > 0, gap, told)
+
+    return rule
+
+
+def steadier(calm: str, wild: str, partition: str | None = None) -> Rule:
+    """Return a rule: one label's accuracy fluctuates less than another's. Our number is the ratio."""
+
+    def rule(runs: Runs) -> Found:
+        a, b = (runs.fluctuation(label, partition) for label in (calm, wild))
+        if a is None or b is None:
+            return Found(None, None, f"needs runs of {calm} and {wild}")
+        told = f"mean fall between evaluations: {calm} {100 * a:.2f}, {wild} {100 * b:.2f} points"
+        return Found(a < b, b / a if a else None, told)
+
+    return rule
+
+
+def ordered(
+    labels: Sequence[str], measure: str, partition: str | None = None, *, rising: bool = True
+) -> Rule:
+    """Return a rule: a measure at the target rises (or falls) from each label to the next.
+
+    Our number is the share of neighbours in this order.
+    """
+
+    def rule(runs: Runs) -> Found:
+        values = [runs.to_target(label, partition, measure) for label in labels]
+        told = f"{measure} to {_percent(runs.target)}: " + ", ".join(
+            f"{label} {count_words(value)}" for label, value in zip(labels, values, strict=True)
+        )
+        pairs = pairwise(labels if rising else labels[::-1])
+        right = [runs.less(first, second, partition, measure) for first, second in pairs]
+        return Found(all_of(right), right.count(True) / len(right), told)
+
+    return rule
+
+
+def all_of(verdicts: Sequence[bool | None]) -> bool | None:
+    """Return whether all hold: False if one does not, or else None if one cannot be told.
+
+    >>> all_of([True, None]), all_of([True, None, False]), all_of([True])
+    (None, False, True)
+    """
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
+
+
+def correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return Spearman's rank correlation, None if either does not vary.
+
+    >>> correlation([1, 2, 3], [9, 8, 7]), correlation([1, 2], [5, 5])
+    (-1.0, None)
+    """
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        return None
+    a, b = _ranks(first), _ranks(second)
+    mean_a, mean_b = fmean(a), fmean(b)
+    both = sum((x - mean_a) * (y - mean_b) for x, y in zip(a, b, strict=True))
+    alone = [sum((x - mean) ** 2 for x in ranks) for ranks, mean in ((a, mean_a), (b, mean_b))]
+    return float(both / (alone[0] * alone[1]) ** 0.5)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the rank of every value; equal ones share the mean of their ranks."""
+    in_order = sorted(values)
+    return [in_order.index(value) + (in_order.count(value) - 1) / 2 for value in values]
+
+
+def _crossing(cell: Cell, goal: float, measure: str) -> float | None:
+    """Return a measure where the line between two evaluations crosses the goal."""
+    before: Mapping[str, Any] | None = None
+    for row in cell["evaluations"]:
+        if row["accuracy"] is not None and row["accuracy"] >= goal:
+            if before is None:
+                return float(row[measure])
+            share = (goal - before["accuracy"]) / (row["accuracy"] - before["accuracy"])
+            return float(before[measure] + share * (row[measure] - before[measure]))
+        before = row if row["accuracy"] is not None else None
+    return None
+
+
+def count_words(value: float | None) -> str:
+    """Return a number of communications, steps or seconds to a target in words."""
+    return "not reached" if value is None else f"{value:,.0f}"
+
+
+def _percent(goal: float | None) -> str:
+    return "no target" if goal is None else f"{100 * goal:g} %"

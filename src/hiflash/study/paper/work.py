@@ -1,0 +1,258 @@
+"""Does the work of an item, by its kind: runs, associations, trainings, models or the theory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hiflash.config import Config
+from hiflash.config.settings import flatten
+from hiflash.errors import ConfigError
+from hiflash.sim.result import Result
+from hiflash.study.cells import Cell, saved, seed_numbers
+from hiflash.study.compare import Comparison, comparison_cells
+from hiflash.study.paper.claims import Judgement, judge
+from hiflash.study.paper.items import Item, Plan, load_item
+from hiflash.study.paper.other_rules import best_check
+from hiflash.study.paper.rules import CLAIMS
+from hiflash.study.paper.run_rules import point_label
+from hiflash.study.paper.runs import Runs
+from hiflash.study.sweep import Sweep, sweep_cells
+
+__all__ = ["Job", "Studied", "work"]
+
+Seeds = int | Sequence[int]
+Measures = ("communications", "client_steps", "virtual_s", "total_cost")
+
+
+@dataclass(frozen=True)
+class Studied:
+    """What came out: a verdict on every claim, the rows behind them, and the files."""
+
+    verdicts: list[Judgement]
+    rows: list[dict[str, Any]]
+    files: list[Path]
+
+
+@dataclass(frozen=True)
+class Job:
+    """An item at a scale: its folder, the folder of all items, and how to run cells and tell of progress."""
+
+    item: Item
+    plan: Plan
+    base: Path
+    folder_name: str
+    run: Callable[[Sequence[Cell], Path], list[Result]]
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None
+    pause: Callable[[], bool] = lambda: False
+    seeds: Seeds | None = None
+    changed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of its tables, and of its runs if they are its own."""
+        return self.base / self.item.name / self.folder_name
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the plan with changed ones on top."""
+        return {**self.plan.settings, **flatten(self.changed)}
+
+    @property
+    def seed_numbers(self) -> list[int]:
+        """Return the seeds that were asked for, or those of the plan."""
+        if "seeds" not in self.plan.content and self.seeds is not None:
+            raise ConfigError(f"{self.item.name} has no seeds; leave them out")
+        return seed_numbers(self.plan.get("seeds", 1) if self.seeds is None else self.seeds)
+
+    def judged(self, results: Any) -> list[Judgement]:
+        """Return the verdicts of the item's rules."""
+        return judge(CLAIMS[self.item.name], results)
+
+
+def work(job: Job) -> Studied:
+    """Return what came out of an item; finished runs and trainings are not repeated."""
+    return WORK[job.item.kind](job)
+
+
+def _compare(job: Job) -> Studied:
+    source = _source(job)
+    cells = comparison_cells(
+        methods=source.plan.get("methods"),
+        variants=source.plan.variants,
+        partitions=source.plan.get("partitions"),
+        seeds=source.seed_numbers,
+        settings=source.settings,
+    )
+    only = job.plan.get("partitions")
+    cells = [cell for cell in cells if only is None or cell.config.data.partition in only or _pooled(cell)]
+    comparison = saved(Comparison(cells, job.run(cells, source.folder)), job.folder)
+    runs = Runs(comparison.numbers(), job.plan.get("target"))
+    return Studied(job.judged(runs), _rows(runs), [*comparison.files, *_more_figures(job, runs)])
+
+
+def _more_figures(job: Job, runs: Runs) -> list[Path]:
+    """Draw what a comparison does not, if the item is about it."""
+    if job.item.name != "accuracy-js":
+        return []
+    from hiflash.report.paper_figures import draw_js_accuracy
+
+    methods = {str(cell["label"]): str(cell["method"]) for cell in runs.cells}
+    points = [
+        {"label": label, "method": method, "total_js": runs.mean(label, "total_js"), "accuracy": accuracy}
+        for label, method in methods.items()
+        if (accuracy := runs.accuracy(label)) is not None
+    ]
+    return draw_js_accuracy(points, f"{runs.cells[0]['data']}, one class per client", job.folder / "js")
+
+
+def _source(job: Job) -> Job:
+    """Return the job whose runs an item reads: its own, or that of another item at the same scale."""
+    if job.item.runs_of is None:
+        return job
+    other = load_item(job.item.runs_of)
+    return replace(job, item=other, plan=other.plan(job.plan.scale))
+
+
+def _sweep(job: Job) -> Studied:
+    cells = sweep_cells(grid=job.plan["grid"], seeds=job.seed_numbers, settings=job.settings)
+    sweep = saved(Sweep(cells, job.run(cells, job.folder), job.plan["by"]), job.folder)
+    numbers = [{**number, "label": point_label(number["point"])} for number in sweep.numbers()]
+    runs = Runs(numbers, job.plan.get("target"))
+    return Studied(job.judged(runs), _rows(runs), sweep.files)
+
+
+def _associate(job: Job) -> Studied:
+    from hiflash.study.associate import associate
+
+    wanted = [(partition, seed) for partition in job.plan["partitions"] for seed in job.seed_numbers]
+    sweeps: dict[str, list[dict[str, Any]]] = {}
+    files: list[Path] = []
+    for done, (partition, seed) in enumerate(wanted):
+        job.progress(f"{partition}, seed {seed}", done, len(wanted))
+        config = Config.load(None, {**job.settings, "data.partition": partition, "seed": seed})
+        study = associate(config, sweep=job.plan["lambdas"], directory=job.folder / f"{partition}-s{seed}")
+        rows = [{"partition": partition, "seed": seed, **row.to_dict()} for row in study.rows]
+        sweeps.setdefault(partition, []).extend(rows)
+        files += study.files
+    return Studied(job.judged(sweeps), [row for rows in sweeps.values() for row in rows], files)
+
+
+def _train(job: Job) -> Studied:
+    from hiflash.study.train_agent import train_agent
+
+    episodes, trainings = job.plan["episodes"], job.plan["trainings"]
+    records: dict[str, dict[str, Any]] = {}
+    files: list[Path] = []
+    for number, (label, own) in enumerate(trainings.items()):
+        before, told = number * episodes, f"training of {label}"
+
+        def tell(row: Mapping[str, Any], before: int = before, told: str = told) -> None:
+            job.progress(told, before + row["episode"], len(trainings) * episodes)
+
+        settings: Any = {**job.settings, **flatten(own)}
+        trained = train_agent(
+            directory=job.folder / label, episodes=episodes, progress=tell, pause=job.pause, **settings
+        )
+        records[label] = trained.record
+        files += trained.files
+    if len(records) > 1:
+        files += _weight_figure(job, records)
+    rows = [
+        {"label": label, **{key: check[key] for key in ("policy", "episode", "cost", "parallelism")}}
+        for label, record in records.items()
+        for check in record["checks"]
+    ]
+    return Studied(job.judged(records), rows, files)
+
+
+def _weight_figure(job: Job, records: Mapping[str, Mapping[str, Any]]) -> list[Path]:
+    """Draw the agents of several weights of the cost side by side."""
+    from hiflash.report.agent_figures import draw_sigma
+
+    rows = [
+        {
+            "label": label,
+            "sigma": [record["about"]["compute_weight"], record["about"]["send_weight"]],
+            **best_check(record),
+        }
+        for label, record in records.items()
+    ]
+    return draw_sigma(rows, job.folder / "weights")
+
+
+def _models(job: Job) -> Studied:
+    from hiflash.control.networks import q_network
+    from hiflash.methods.models import MODELS
+    from hiflash.train.models import build_model
+
+    if job.changed:
+        raise ConfigError(f"{job.item.name} takes no settings; leave out {next(iter(flatten(job.changed)))}")
+    _ = job.seed_numbers  # refuses seeds
+    sizes = {}
+    for name, (shape, classes) in job.plan["models"].items():
+        model = build_model(MODELS[name], None, tuple(shape), classes)
+        sizes[name] = sum(each.numel() for each in model.parameters())
+    for name, (edges, threshold_max) in job.plan["networks"].items():
+        network = q_network("paper", edges, threshold_max, 0)
+        sizes[name] = sum(each.numel() for each in network.parameters())
+    rows = [{"model": name, "parameters": size} for name, size in sizes.items()]
+    return Studied(job.judged(sizes), rows, [])
+
+
+def _theory(job: Job) -> Studied:
+    from hiflash.study.theory.plan import theory_plan
+    from hiflash.study.theory.study import check_theory
+
+    _ = job.seed_numbers  # refuses seeds
+    plan = theory_plan(taus=job.plan["taus"], updates=job.plan["updates"], settings=job.settings)
+    runs = len(plan.taus) * len(plan.configs)
+    finished = 0
+
+    def told(what: str, done: int, total: int) -> None:
+        nonlocal finished
+        finished += done > 0  # every call after the first is one update more
+        job.progress(what, finished, runs * plan.updates)
+
+    study = saved(check_theory(plan, progress=told), job.folder)
+    verdicts = [
+        Judgement(claim.name, f"{claim.source}: {claim.says}", claim.holds, None, None, "", claim.found, "")
+        for claim in study.claims
+    ]
+    return Studied(verdicts, [setting.to_dict() for setting in study.settings], study.files)
+
+
+WORK: dict[str, Callable[[Job], Studied]] = {
+    "compare": _compare,
+    "sweep": _sweep,
+    "associate": _associate,
+    "training": _train,
+    "models": _models,
+    "theory": _theory,
+}
+
+
+def _pooled(cell: Cell) -> bool:
+    return cell.config.cloud.schedule == "centralized"
+
+
+def _rows(runs: Runs) -> list[dict[str, Any]]:
+    """Return a row per partition and label: the end of its runs, and what it took to the target."""
+    pairs = dict.fromkeys((str(cell["partition"]), str(cell["label"])) for cell in runs.cells)
+    return [
+        {
+            "partition": partition,
+            "label": label,
+            "seeds": len(runs.of(label, partition)),
+            "target": runs.target,
+            **{name: runs.to_target(label, partition, name) for name in Measures},
+            "accuracy": runs.mean(label, "accuracy", partition),
+            "best_accuracy": runs.mean(label, "best_accuracy", partition),
+            "total_js": runs.mean(label, "total_js", partition),
+            "response_latency_ms": runs.mean(label, "response_latency_ms", partition),
+            "waiting_ms": runs.mean(label, "waiting_ms", partition),
+        }
+        for partition, label in pairs
+    ]

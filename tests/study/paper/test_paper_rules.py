@@ -1,0 +1,234 @@
+"""Rules of the paper's claims on results worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hiflash.study.paper.claims import Claim, Found, judge
+from hiflash.study.paper.items import NAMES
+from hiflash.study.paper.method_rules import mnist_communications, trade_off_claims
+from hiflash.study.paper.other_rules import agent_claims, lambda_claims, model_claims, weight_claims
+from hiflash.study.paper.rules import CLAIMS
+from hiflash.study.paper.run_rules import js_accuracy_claims, latency_claims, mixing_claims, threshold_claims
+from hiflash.study.paper.runs import Runs, fewer, near, ordered, steadier
+
+
+def cell(
+    label: str, curve: list[tuple[float, float]], partition: str = "noniid2", **more: Any
+) -> dict[str, Any]:
+    """Return a result with these (communications, accuracy): 10 client steps, 0.1 s and cost 2 in each."""
+    rows = [
+        {"communications": at, "client_steps": 10 * at, "virtual_s": at / 10, "total_cost": 2 * at,
+         "compute_cost": at, "accuracy": accuracy}
+        for at, accuracy in curve
+    ]  # fmt: skip
+    last = rows[-1]
+    return {
+        "label": label, "method": "hifl", "partition": partition, "seed": 0, "evaluations": rows,
+        "communications": last["communications"], "client_steps": last["client_steps"],
+        "accuracy": last["accuracy"], "best_accuracy": max(row["accuracy"] for row in rows), "total_js": 0.0,
+        **more,
+    }  # fmt: skip
+
+
+def test_a_target_is_reached_between_two_evaluations() -> None:
+    runs = Runs([cell("hifl", [(10, 0.8), (20, 0.84), (30, 0.92)])], 0.9)
+    assert runs.to_target("hifl") == pytest.approx(27.5)  # three quarters of the way from 0.84 to 0.92
+    assert runs.to_target("hifl", measure="client_steps") == pytest.approx(275)
+    assert runs.to_target("hifl", target=0.95) is None
+    assert runs.to_target("hifl", "iid") is None
+
+
+def test_a_target_counts_if_every_seed_reached_it() -> None:
+    both = Runs([cell("hifl", [(10, 0.9)]), cell("hifl", [(30, 0.9)])], 0.9)
+    one = Runs([cell("hifl", [(10, 0.9)]), cell("hifl", [(30, 0.8)])], 0.9)
+    assert (both.to_target("hifl"), one.to_target("hifl")) == (20, None)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "holds", "change"),
+    [(30, 40, True, -25.0), (50, 40, False, 25.0), (30, None, True, None), (None, 40, False, None),
+     (None, None, None, None), (130, None, None, None), (None, 130, None, None)],  # 100 were spent
+)  # fmt: skip
+def test_fewer(ours: int | None, theirs: int | None, holds: bool | None, change: float | None) -> None:
+    cells = [
+        cell(label, [(100, 0.1)] if at is None else [(at, 0.9)]) for label, at in (("a", ours), ("b", theirs))
+    ]
+    found = fewer("a", "b")(Runs(cells, 0.9))
+    assert found.holds is holds
+    assert found.ours == (None if change is None else pytest.approx(change))
+
+
+def test_accuracies_are_compared_at_the_work_that_both_did() -> None:
+    long = cell("hifl", [(10, 0.5), (20, 0.6), (30, 0.99)])
+    short = cell("fedavg", [(10, 0.5), (20, 0.58)])
+    found = near("hifl", "fedavg")(Runs([long, short]))
+    assert found.holds
+    assert found.ours == pytest.approx(1.0)  # means of 0.5 and 0.6, and of 0.5 and 0.58, in points
+    other = Runs([cell("hifl", [(10, 0.5)]), cell("fedavg", [(10, 0.515)])])
+    assert near("hifl", "fedavg")(other).holds is False
+    assert near("hifl", "fedavg", points=2.0)(other).holds is True
+    assert near("hifl", "fedavg", points=1.0)(other).holds is False
+
+
+def test_only_falls_are_fluctuation() -> None:
+    calm = cell("calm", [(1, 0.1), (2, 0.2), (3, 0.3), (4, 0.4)])
+    wild = cell("wild", [(1, 0.1), (2, 0.2), (3, 0.5), (4, 0.4)])
+    runs = Runs([calm, wild])
+    assert runs.fluctuation("calm") == 0
+    assert runs.fluctuation("wild") == pytest.approx(0.1)  # of the second half, 0.5 and 0.4
+    assert steadier("calm", "wild")(runs).holds is True
+    assert steadier("wild", "calm")(runs).holds is False
+
+
+def test_an_order_with_one_that_never_arrives() -> None:
+    cells = [cell("a", [(10, 0.9)]), cell("b", [(20, 0.9)]), cell("c", [(90, 0.1)])]
+    rule = ordered(("a", "b", "c"), "communications")
+    assert rule(Runs(cells, 0.9)) == Found(True, 1.0, "communications to 90 %: a 10, b 20, c not reached")
+    assert ordered(("a", "b"), "communications", rising=False)(Runs(cells, 0.9)).holds is False
+    assert rule(Runs(cells, 0.95)).holds is None
+
+
+def verdicts(claims: list[Claim[Any]], results: Any) -> dict[str, tuple[bool | None, float | None]]:
+    return {each.name: (each.holds, each.ours) for each in judge(claims, results)}
+
+
+def test_thresholds() -> None:
+    taus = {"tau-0": 1000, "tau-2": 2000, "tau-8": 8000, "tau-inf": 20000}
+    found = verdicts(threshold_claims(), Runs([cell(k, [(v, 0.9)]) for k, v in taus.items()], 0.9))
+    assert found["tau2_below_inf"] == (True, pytest.approx(0.1))
+    assert found["tau2_steps"] == (True, 20_000)
+    assert found["inf_steps"] == (True, 200_000)
+    assert found["computing_rises"][0] is True
+    assert found["time_falls"] == (False, 0.0)  # here more communications take more time
+    assert found["inf_fluctuates"][0] is None  # one evaluation
+
+
+def test_a_threshold_that_did_not_arrive_within_a_budget_that_was_too_small() -> None:
+    found = verdicts(threshold_claims(), Runs([cell("tau-2", [(9000, 0.5)])], 0.9))
+    assert found["tau2_steps"] == (None, None)  # 90,000 of 98,000 steps
+    found = verdicts(threshold_claims(), Runs([cell("tau-2", [(9900, 0.5)])], 0.9))
+    assert found["tau2_steps"] == (False, None)
+
+
+@pytest.mark.parametrize(("spent", "holds"), [(6000, True), (4000, None)])
+def test_a_fifth_of_what_was_spent_in_vain_is_a_fifth_of_what_is_needed(spent: int, holds: bool) -> None:
+    cells = [cell("tau-2", [(1000, 0.9)]), cell("tau-inf", [(spent, 0.5)])]
+    assert verdicts(threshold_claims(), Runs(cells, 0.9))["tau2_below_inf"] == (holds, None)
+
+
+def test_the_grid_of_mixing_weights() -> None:
+    cells = [cell("0.7/0.99", [(800, 0.9)]), cell("0.9/0.99", [(500, 0.905)]), cell("0.5/0.9", [(9, 0.92)])]
+    found = verdicts(mixing_claims(), Runs(cells[:2], 0.9))
+    assert found["converges_within_1000"] == (True, 800)
+    assert found["chosen_is_best"] == (True, pytest.approx(-0.5))
+    assert verdicts(mixing_claims(), Runs(cells, 0.9))["chosen_is_best"] == (False, pytest.approx(-2.0))
+
+
+def test_communications_on_mnist() -> None:
+    needs = {"hifl": 681, "fedat": 1000, "hierfavg": 500, "fedavg": 3000, "hiflash": 600}
+    cells = [cell(label, [(at, 0.9)]) for label, at in needs.items()]
+    cells += [cell("fedasync", [(5000, 0.85)]), cell("fedasync-exp", [(5000, 0.91)])]
+    cells += [cell("hifl", [(1000, 0.9)], "noniid1"), cell("hiflash", [(900, 0.9)], "noniid1")]
+    cells += [cell("fedasync", [(5000, 0.6)], "noniid1")]
+    found = verdicts(mnist_communications(), Runs(cells, 0.9))
+    assert found["hifl_below_fedat_noniid2"] == (True, pytest.approx(-31.9))
+    assert found["hifl_below_hierfavg_noniid2"] == (False, pytest.approx(36.2))
+    assert found["hifl_below_fedavg_noniid2"] == (True, pytest.approx(-77.3))
+    assert found["fedasync_misses_90_noniid2"] == (True, 0.85)
+    assert found["fedasync_exp_misses_90_noniid2"] == (False, 0.91)
+    assert found["fedasync_misses_70_noniid1"] == (True, 0.6)
+    assert found["hiflash_below_hifl_noniid1"] == (True, pytest.approx(-10.0))
+    assert found["fedasync_below_hifl_iid"] == (None, None)
+    assert found["hifl_is_best_noniid2"] == (False, 2)  # HierFAVG is before it
+
+
+def test_nobody_misses_a_target_that_the_budget_was_too_small_for() -> None:
+    cells = [cell("hifl", [(50, 0.5)]), cell("fedasync", [(50, 0.4)])]
+    assert verdicts(mnist_communications(), Runs(cells, 0.9))["fedasync_misses_90_noniid2"] == (None, 0.4)
+
+
+def test_the_trade_off_is_about_the_best_evaluation() -> None:
+    cells = [cell("hiflash", [(100, 0.6), (130, 0.5)]), cell("fedavg", [(900, 0.5), (1000, 0.62)]),
+             cell("fedat", [(90, 0.4)])]  # fmt: skip
+    found = verdicts(trade_off_claims(), Runs(cells))
+    assert found["fewer_than_fedavg"] == (True, pytest.approx(-90))
+    assert found["accuracy_near_fedavg"] == (True, pytest.approx(-2))
+    assert found["fewer_than_fedat"] == (False, pytest.approx(100 / 9))
+    assert found["accuracy_above_fedat"] == (True, pytest.approx(20))
+    assert found["fewer_than_hierfavg"] == (None, None)
+
+
+def test_latency() -> None:
+    ms = {"fedasync": 10, "fedavg": 10, "hierfavg": 50, "fedat": 12, "hifl": 50, "hiflash": 20}
+    cells = [cell(k, [(1, 0)], response_latency_ms=v, waiting_ms=-v) for k, v in ms.items()]
+    found = verdicts(latency_claims(), Runs(cells))
+    assert found["fedasync_lowest_latency"] == (True, 10)  # nobody is lower
+    assert found["fedasync_lowest_waiting"] == (False, -10)
+    assert found["fedat_below_hiflash_latency"] == (True, 12)
+
+
+def test_accuracy_against_divergence() -> None:
+    js = {"a": (0.4, 0.77), "b": (1.0, 0.7), "c": (1.9, 0.65)}
+    cells = [cell(k, [(10, accuracy)], total_js=v) for k, (v, accuracy) in js.items()]
+    cells.append(cell("hidelta", [(10, 0.99)], total_js=3.0, method="hidelta"))  # not the paper's method
+    found = verdicts(js_accuracy_claims(), Runs(cells))
+    assert found["accuracy_falls_with_js"] == (True, pytest.approx(-1))
+    assert found["drop"] == (True, pytest.approx(-12))
+
+
+def test_lambda() -> None:
+    rows = [
+        {"lambda": value, "total_js": 2 - value, "mean_latency_ms": 40 + (value == 0)} for value in (0, 1, 2)
+    ]
+    found = verdicts(lambda_claims(), {"noniid1": rows})
+    assert found["js_falls_noniid1"] == (True, pytest.approx(-1))
+    assert found["latency_rises_noniid1"][0] is False  # it falls once
+    assert found["js_falls_noniid2"] == (None, None)
+
+
+def test_models() -> None:
+    sizes = {"lenet": 21_840, "femnist_cnn": 1, "resnet": 3_504_554, "resnet18": 11_173_962,
+             "agent-16": 4_638, "agent-4": 4_235}  # fmt: skip
+    found = verdicts(model_claims(), sizes)
+    assert [name for name, (holds, _) in found.items() if holds] == [
+        "mnist_lenet", "cifar10_resnet", "agent_cifar10",
+    ]  # fmt: skip
+
+
+def training(thresholds: list[int], parallelism: float = 1.0) -> dict[str, Any]:
+    return {
+        "episodes": [{}] * 20,
+        "checks": [
+            {"policy": "random", "episode": 0, "cost": 9, "thresholds": [0, 16], "parallelism": 5},
+            {
+                "policy": "agent",
+                "episode": 10,
+                "cost": 5,
+                "thresholds": thresholds,
+                "parallelism": parallelism,
+            },
+            {"policy": "agent", "episode": 20, "cost": 6, "thresholds": [16], "parallelism": 9},  # dearer
+        ],
+    }
+
+
+def test_agents() -> None:
+    found = verdicts(agent_claims(), {"agent": training([-1, -1, -1, 11])})
+    assert found["decisions_shrink"] == (True, 2)
+    assert found["median_shrinks"] == (True, -1)
+    assert found["granted_shrink"] == (False, 11)  # 8 at random
+    records = {"resources": training([-1, 3]), "balanced": training([1, 3], 2), "time": training([3, 3], 1.5)}
+    found = verdicts(weight_claims(), records)
+    assert found["decisions_follow_weights"] == (True, 2)  # 1, 2, 3
+    assert found["granted_follow_weights"] == (False, 0)  # 3, 2, 3
+    assert found["parallelism_follows_weights"] == (False, 0.5)  # 1, 2, 1.5
+
+
+def test_every_item_has_claims_with_names_of_their_own() -> None:
+    assert {*CLAIMS, "bounds"} == set(NAMES)
+    for item, claims in CLAIMS.items():
+        assert claims, item
+        assert len({claim.name for claim in claims}) == len(claims), item
