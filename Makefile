@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test slow check bench lint format clean
+.PHONY: help install run test slow check chaos bench lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1|/' | column -t -s '|'
@@ -29,6 +29,9 @@ slow: $(READY) ## run the slow tests: a Ray, a learner on CartPole
 	$(PYTEST) -m slow
 
 check: lint test slow ## lint, types and all tests
+
+chaos: $(READY) ## kill, freeze, flood and cut off real processes on loopback; takes up to 15 minutes
+	PYTHONPATH=tests:. $(BIN)/python -m chaos
 
 bench: $(READY) ## speed against a bare PyTorch loop and against Flower; takes about ten minutes
 	$(BIN)/python -m benchmarks --save runs/bench.json
