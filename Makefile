@@ -33,8 +33,8 @@ slow: $(READY) ## run the slow tests: a Ray, a learner on CartPole
 
 check: lint test slow ## lint, types and all tests
 
-chaos: $(READY) ## kill, freeze, flood and cut off deployed federations on loopback; takes about ten minutes
-	cd tests && PYTHONPATH=..:. ../$(BIN)/python -m chaos
+chaos: $(READY) ## kill, freeze, flood and cut off real processes on loopback; takes up to 15 minutes
+	PYTHONPATH=tests:. $(BIN)/python -m chaos
 
 bench: $(READY) ## speed against a bare PyTorch loop and against Flower; takes about ten minutes
 	$(BIN)/python -m benchmarks --save runs/bench.json

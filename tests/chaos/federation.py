@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import resource
-import signal
 import socket
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
@@ -237,9 +234,6 @@ class Federation:
         {"cloud": self._cloud, "edge": self._edge, "clients": self._clients}[role](int(number or 0))
 
     def _cloud(self, _: int) -> None:
-        if most := os.environ.get("CHAOS_FILE_BYTES"):
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write fails instead
-            resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), resource.RLIM_INFINITY))
         known = self.folder / "addresses" / "cloud"
         listen = known.read_text() if known.exists() else f"{HOST}:0"
         store = StateFolder.open(self.state, self.config.to_toml(), self.config.serve.keep)
