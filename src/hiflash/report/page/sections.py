@@ -51,6 +51,12 @@ _CAPTIONS = {
 }
 
 
+_AGAIN = "Each command makes one run again; on the same kind of machine it prints the model digest above."
+_REPLAY = (
+    "Each command replays the journal of a deployed run and checks that it leads to the model digest above."
+)
+
+
 def study_blocks(study: ShownStudy, number: int) -> list[Block]:
     """Return the part of a page about the study with this number; the number keeps its anchors apart."""
     anchor = f"study-{number}"
@@ -73,14 +79,15 @@ def _summary(study: ShownStudy) -> str:
     seeds = sorted({int(result["seed"]) for result in study.results})
     with_seeds = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
     what = {
-        "run": "One run",
+        "run": "One deployed run" if study.runs[0].deployed else "One run",
         "comparison": f"A comparison of {runs} runs",
         "collection": f"{runs} runs of one folder, not planned as one comparison",
         "sweep": f"A sweep of {runs} runs",
     }
     names = ", ".join(label(name) for name in study.labelled)
     wall = duration(sum(float(result["wall_s"]) for result in study.results))
-    return f"{what[study.kind]}: {names} on {where}, {with_seeds}. The runs took {wall} of wall time in all."
+    took = f"It took {wall} of wall time." if runs == 1 else f"The runs took {wall} of wall time in all."
+    return f"{what[study.kind]}: {names} on {where}, {with_seeds}. {took}"
 
 
 def _figures(study: ShownStudy) -> dict[str, Figure]:
@@ -135,17 +142,15 @@ def _runs(study: ShownStudy) -> Sheet:
 def _commands(runs: Iterable[ShownRun]) -> list[Block]:
     """Return the commands that make each run again, and what commands alone cannot do."""
     runs = list(runs)
-    own = sorted({argument for run in runs for argument in _own(run)})
     blocks: list[Block] = []
-    lines = [_command(run) for run in runs if run.deployed or not _own(run)]
-    if lines:
-        how = (
-            "Each command makes one run again; on the same kind of machine it prints the model digest above. "
-            "A deployed run is replayed from its journal."
-        )
-        deployed = any(run.deployed for run in runs)
-        title = how if deployed else how.removesuffix(" A deployed run is replayed from its journal.")
-        blocks.append(Listing(title, "\n".join(lines) + "\n", "sh", folded=len(lines) > MOST_LINES))
+    simulated = [run for run in runs if not run.deployed and not _own(run)]
+    deployed = [run for run in runs if run.deployed]
+    for title, some in ((_AGAIN, simulated), (_REPLAY, deployed)):
+        lines = [_command(run) for run in some]
+        if lines:
+            text = "\n".join(lines) + "\n"
+            blocks.append(Listing(title, text, "sh", folded=len(lines) > MOST_LINES))
+    own = sorted({argument for run in runs if not run.deployed for argument in _own(run)})
     if own:
         objects = ", ".join(f"{name}=..." for name in own)
         told = f"Some runs had objects of a Python program: hiflash.run(CONFIG, {objects}) makes them again."
