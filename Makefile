@@ -22,7 +22,7 @@ install: $(READY) ## create .venv and install hiflash with its tools
 run: $(READY) ## compare FedAvg, HierFAVG, HiFL and HiFlash on real digits: tables and figures in runs/demo
 	$(BIN)/hiflash compare examples/demo.toml --name demo
 
-paper: $(READY) ## reproduce the paper at small scale: hours on two cores, and the same command goes on (docs/paper.md)
+paper: $(READY) ## reproduce the paper at small scale: long, and the same command goes on (docs/paper.md)
 	$(BIN)/hiflash paper all
 
 test: $(READY) ## run all fast tests

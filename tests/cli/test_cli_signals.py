@@ -112,6 +112,7 @@ def test_a_sweep_that_runs(tmp_path: Path) -> None:
             6.0,
             marks=pytest.mark.slow,
         ),
+        (["paper", "run", "bounds"], 1.5),
         (["calibrate"], 0.5),
         pytest.param(["calibrate"], 8.0, marks=pytest.mark.slow),
         (["train-agent"], 1.0),

@@ -1,6 +1,6 @@
 """Claims about HiFL's own parts: thresholds, Edge-IID, mixing weights, cost, latency, accuracy against JS.
 
-Written before the runs.
+Written before the runs that are reported.
 """
 
 from __future__ import annotations
