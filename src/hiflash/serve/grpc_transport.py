@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection
 from contextlib import suppress
@@ -32,6 +33,9 @@ STATUS: dict[Code, grpc.StatusCode] = {
     "stranger": grpc.StatusCode.NOT_FOUND,
 }
 CODES: dict[grpc.StatusCode, Code] = {status: code for code, status in STATUS.items()}
+# Errors reach callers and people through us; gRPC would print a stack for every call that a stop cuts off.
+logging.getLogger("grpc").setLevel(logging.CRITICAL)
+
 KEEPALIVE = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
