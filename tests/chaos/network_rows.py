@@ -26,7 +26,7 @@ DOUBLED = 0.3
 
 def doubled_uploads(folder: Path, quick: bool) -> Found:
     """Send 30 % of all uploads twice."""
-    config = configuration("hifl", 30 if quick else 300)
+    config = configuration("hifl", 120 if quick else 300)
 
     def tap(name: str) -> Any:
         stream = np.random.default_rng([3, sum(name.encode())])
