@@ -19,14 +19,13 @@ KILLS = 25
 CRASHED = 86  # the exit code of a crash point
 WHILE_STARTING = 0.2  # the share of kills that hit a cloud while it starts
 POINT_COMMUNICATIONS = 16
-# The count at which a point is passed in the middle of the run, where that is not the second time.
+# How often a point is passed before the cloud dies there, where that is not two times: not every commit holds
+# an upload, and not every answer a verdict.
 COUNTS = {
-    "journal.before": 9,
-    "journal.inserted": 9,
-    "journal.committed": 9,
-    "answer.before": 9,
-    "result.written": 1,
-    "result.renamed": 1,
+    **dict.fromkeys(
+        ("journal.before", "journal.inserted", "journal.committed", "answer.before"), (5, 6, 7, 9, 12)
+    ),
+    **dict.fromkeys(("result.written", "result.renamed"), (1,)),
 }
 
 
@@ -82,23 +81,37 @@ def crash_points(folder: Path, quick: bool) -> Found:
     config = configuration("hierfavg", POINT_COMMUNICATIONS, serve__snapshot_rows=10)
     undisturbed = in_child(lambda: simulated_digest(config), ENDS_S)
     found = Found("", {})
-    died = told = 0
+    died = told = lost = deaths = 0
     for point in points:
         keep = "snapshot" if point == "snapshot.forgotten" else "all"
-        with Federation(folder / point, config.with_settings({"serve.keep": keep})) as federation:
-            federation.start("cloud", environment={"HIFLASH_CRASH": f"{point}:{COUNTS.get(point, 2)}"})
-            federation.start(*federation.names[1:])
-            code = federation.nodes["cloud"].wait(ENDS_S)
-            federation.start("cloud")
-            digest = federation.finish()["digest"]
-            replayed, lost = federation.replayed_digest(), federation.lost()
-            told += len(federation.acknowledged()) + len(federation.acknowledged("grant"))
-        died += code == CRASHED
-        found.ports += federation.ports
-        found.expect(code == CRASHED, f"{point}: the cloud ended with {code}")
-        found.expect(digest == undisturbed, f"{point}: another digest than undisturbed")
-        found.expect(replayed == digest, f"{point}: the journal gives another digest")
-        found.expect(not lost, f"{point}: acknowledged and lost: {lost[:3]}")
-    found.line = f"died at {died} of {len(points)} points; {told} acknowledged answers, all kept"
-    found.figures = {"chaos_crash_points": died, "chaos_crash_acknowledged": told}
+        counts = COUNTS.get(point, (2,))[: 1 if quick else None]
+        for count in counts:
+            kept = config.with_settings({"serve.keep": keep})
+            with Federation(folder / f"{point}-{count}", kept) as federation:
+                code, answers, gone = _die_at(f"{point}:{count}", federation, undisturbed, found)
+            found.ports += federation.ports
+            deaths, told, lost = deaths + (code == CRASHED), told + answers, lost + gone
+        died += all(f"{point}:" not in missed for missed in found.missed)
+    found.line = f"{deaths} deaths at {len(points)} points, {told} acknowledged answers, {lost} lost"
+    found.figures = {
+        "chaos_crash_points": died,
+        "chaos_crash_deaths": deaths,
+        "chaos_crash_acknowledged": told,
+        "chaos_crash_lost": lost,
+    }
     return found
+
+
+def _die_at(point: str, federation: Federation, undisturbed: str, found: Found) -> tuple[int, int, int]:
+    """Run a federation whose cloud dies at a point and goes on; return its code, answers told, and lost."""
+    federation.start("cloud", environment={"HIFLASH_CRASH": point})
+    federation.start(*federation.names[1:])
+    code = federation.nodes["cloud"].wait(ENDS_S)
+    federation.start("cloud")
+    digest = federation.finish()["digest"]
+    lost = federation.lost()
+    found.expect(code == CRASHED, f"{point}: the cloud ended with {code}")
+    found.expect(digest == undisturbed, f"{point}: another digest than undisturbed")
+    found.expect(federation.replayed_digest() == digest, f"{point}: the journal gives another digest")
+    found.expect(not lost, f"{point}: acknowledged and lost: {lost[:3]}")
+    return code, len(federation.acknowledged()) + len(federation.acknowledged("grant")), len(lost)

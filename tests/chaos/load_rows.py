@@ -18,8 +18,8 @@ from network.federation import Plan, run_plan
 __all__ = ["bugs_put_in", "flood", "schedules"]
 
 ROOT = Path(__file__).parents[2]
-SCHEDULES = 3_000
-LEAST = 1_000
+SCHEDULES = 10_000
+LEAST = 3_000
 PROCESSES = 2
 MOST_S = 240.0
 P99_MS, GROWTH_MB = 200.0, 50.0

@@ -16,6 +16,7 @@ from hiflash.serve.calls import CallError, Peer, Service
 from hiflash.serve.credentials import Credentials
 from hiflash.serve.grpc_transport import GrpcCaller, start_server
 from hiflash.serve.identity import Identity, fingerprint
+from hiflash.serve.nodes import stop_at_once
 from hiflash.serve.patience import Patience
 
 CLOUD = Identity("hospitals", "cloud", 0)
@@ -218,3 +219,25 @@ def test_a_silent_connection_is_noticed_long_before_the_deadline_of_a_call(feder
                 await caller.close()
 
     asyncio.run(main())
+
+
+def test_a_server_that_stops_in_the_middle_of_calls_says_nothing(capsys):
+    """For gRPC prints a traceback of a call that the end of the event loop cuts off."""
+
+    async def wait(caller):
+        with pytest.raises(CallError):
+            await caller.call("Wait", b"", timeout_s=20)
+        await caller.close()
+
+    async def main():
+        server, port = await start_server(Echo(), "127.0.0.1:0", None, MOST)
+        callers = [GrpcCaller(f"127.0.0.1:{port}", Identity("any", "edge", n), CLOUD, MOST) for n in range(8)]
+        calls = [asyncio.create_task(wait(caller)) for caller in callers]
+        await asyncio.sleep(0.3)
+        await stop_at_once(server)
+        for call in calls:
+            call.cancel()
+
+    for _ in range(3):
+        asyncio.run(main())
+    assert "Traceback" not in capsys.readouterr().err

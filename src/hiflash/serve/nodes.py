@@ -27,12 +27,13 @@ from hiflash.sim.outcome import result_of
 from hiflash.sim.result import Result
 from hiflash.weights import to_bytes
 
-__all__ = ["Place", "run_client", "run_cloud", "run_edge"]
+__all__ = ["Place", "run_client", "run_cloud", "run_edge", "stop_at_once"]
 
 STATUS_S = 0.5
 LINGER_S = 10.0  # how long an ended cloud waits for nodes that do not know yet
 SAME = "give all nodes the same configuration and the same version of HiFlash"
 GRACE_S = 2.0  # for calls under way when a node stops
+UNWIND_S = 0.05  # for calls that are cut off
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ async def run_cloud(
         reporting.cancel()
         running.cancel()
         await asyncio.gather(running, reporting, return_exceptions=True)  # what ended them is known by now
-        await server.stop(None)
+        await stop_at_once(server)
         with suppress(StorageError):  # nor may it hide that
             store.write_status({**service.status(), "running": False})
 
@@ -110,7 +111,7 @@ async def run_edge(deployment: Deployment, number: int, place: Place, stop: asyn
             await agent.cluster.all_told(2 * GRACE_S)
         return over
     finally:
-        await server.stop(None)
+        await stop_at_once(server)
         await cloud.close()
 
 
@@ -158,6 +159,12 @@ async def run_client(
                 await caller.close()
     finally:
         await cloud.close()
+
+
+async def stop_at_once(server: Any) -> None:
+    """Stop a server. Calls under way are cut off, and end here: gRPC complains if they outlive the loop."""
+    await server.stop(None)
+    await asyncio.sleep(UNWIND_S)
 
 
 async def _flat(
