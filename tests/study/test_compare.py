@@ -38,6 +38,14 @@ def test_settings_that_do_not_apply_to_a_method_are_left_out_for_it() -> None:
     assert all(config.client.lr == 0.5 for config in cells.values())
 
 
+def test_a_variant_with_the_name_of_its_method_gives_the_method_settings_of_its_own() -> None:
+    own = {"fedavg": {"method": "fedavg", "evaluate.every": 100}}
+    cells = comparison_cells(methods=["fedavg", "hifl"], variants=own, seeds=1)
+    assert [(cell.name, cell.config.evaluate.every) for cell in cells] == [
+        ("fedavg-noniid2-s0", 100), ("hifl-noniid2-s0", 10),
+    ]  # fmt: skip
+
+
 def test_a_variant_has_a_label_and_settings_of_its_own() -> None:
     variants = {"delta": {"method": "hifl", "cloud": {"mixing": "delta", "alpha": 1.0}}}
     cells = comparison_cells(
@@ -129,7 +137,7 @@ DELTA = {"method": "hifl", "cloud.mixing": "delta"}
         ({"partitions": ["iid", "iid"]}, "partitions has iid twice"),
         ({"partitions": ["iid"], "settings": {"data.partition": "iid"}}, "both given"),
         ({"variants": {"a/b": DELTA}}, "label of a variant has"),
-        ({"variants": {"fedavg": DELTA}}, "not the name of a method, got 'fedavg'"),
+        ({"variants": {"fedavg": DELTA}}, "not the name of another method, got 'fedavg'"),
         ({"variants": {"x": {"cloud.mixing": "delta"}}}, "variant x needs a method"),
         ({"variants": {"x": {**DELTA, "seed": 3}}}, "variant x cannot have seed"),
         ({"variants": {"x": {**DELTA, "cloud.alfa": 1}}}, "unknown key cloud.alfa; did you mean cloud.alpha"),

@@ -188,12 +188,15 @@ def _recipes(methods: Sequence[str] | None, variants: Variants | None) -> dict[s
     ):
         raise ConfigError("variants must be sections: [compare.variants.LABEL] with a method and settings")
     for label, variant in (variants or {}).items():
-        if not LABEL.fullmatch(label) or label in METHODS or label == "all":
+        recipe = flatten(variant)
+        # A label that is a method's name gives that method settings of its own.
+        other = label in METHODS and recipe.get("method") != label
+        if not LABEL.fullmatch(label) or other or label == "all":
             raise ConfigError(
                 f"the label of a variant has up to 40 letters, digits, '.', '_', '+' and '-' and is not the "
-                f"name of a method, got {label[:60]!r}"
+                f"name of another method, got {label[:60]!r}"
             )
-        recipes[label] = flatten(variant)
+        recipes[label] = recipe
         method = recipes[label].get("method")
         if method not in METHODS:
             raise ConfigError(f"variant {label} needs a method, one of {', '.join(METHODS)}, got {method}")
