@@ -1,4 +1,4 @@
-"""Figures of the paper's items that no other study draws."""
+"""Figures of the paper's items that no other study draws: accuracy against divergence, needs by target."""
 
 from __future__ import annotations
 
@@ -6,12 +6,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from hiflash.report.canvas import FONT, INK, legend_below, new_figure, save, style
+from hiflash.report.canvas import (
+    FONT,
+    INK,
+    legend_below,
+    log_x,
+    name_panel,
+    name_rows,
+    new_figure,
+    save,
+    style,
+)
+from hiflash.report.methods import label
 from hiflash.report.units import goal
 
-__all__ = ["draw_js_accuracy"]
+__all__ = ["draw_js_accuracy", "draw_needs"]
 
 COLOURS = {"hifl": "#0072B2", "hidelta": "#D55E00"}
 NAMES = {"hifl": "HiFL", "hidelta": "HiDelta (ours)"}
@@ -51,3 +65,47 @@ def draw_js_accuracy(points: Sequence[Mapping[str, Any]], title: str, stem: Path
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: goal(value)))
     legend_below(figure, handles)
     return save(figure, stem)
+
+
+def draw_needs(rows: Sequence[Mapping[str, Any]], title: str, stem: Path) -> list[Path]:
+    """Save the communications to every target, a line per label and a panel per partition; return the paths.
+
+    A row has `partition`, `label` and `to`: targets and their `communications`, None if not reached.
+    """
+    parts = dict.fromkeys(str(row["partition"]) for row in rows if row["partition"] != "pooled")
+    labels = list(dict.fromkeys(str(row["label"]) for row in rows if row["partition"] in parts))
+    figure = new_figure(max(1.6 + 3.6 * len(parts), 6.4), 1.5 + 0.27 * len(labels), title)
+    panels = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
+    for axes, part in zip(panels, parts, strict=True):
+        style(axes, "Communications with the cloud")
+        for row in rows:
+            reached = [each["communications"] for each in row["to"] if each["communications"] is not None]
+            if row["partition"] == part and reached:
+                place = labels.index(row["label"])
+                axes.plot([min(reached), max(reached)], [place, place], color="#C8C8C8", lw=1.2, zorder=1)
+        handles = _draw_targets(axes, [row for row in rows if row["partition"] == part], labels)
+        log_x(axes)
+        if len(parts) > 1:
+            name_panel(axes, part, "bold")
+    name_rows(panels[0], [label(name) for name in labels])
+    legend_below(figure, handles)
+    return save(figure, stem)
+
+
+def _draw_targets(axes: Axes, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Line2D]:
+    """Draw a point per label and target, darker for higher targets; return them for the legend."""
+    targets = [each["target"] for each in rows[0]["to"]]
+    lines = []
+    for place, target in enumerate(targets):
+        points = [
+            (each["communications"], labels.index(row["label"]))
+            for row in rows
+            for each in row["to"]
+            if each["target"] == target and each["communications"] is not None
+        ]
+        shade = colormaps["viridis_r"](0.1 + 0.9 * place / max(1, len(targets) - 1))
+        lines += axes.plot(
+            [x for x, _ in points], [y for _, y in points], "o", color=shade, ms=6.5, mec="white", mew=0.6,
+            label=goal(target), zorder=2,
+        )  # fmt: skip
+    return lines

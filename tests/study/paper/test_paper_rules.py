@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from hiflash.study.compare import comparison_cells
 from hiflash.study.paper.claims import Claim, Found, judge
 from hiflash.study.paper.items import NAMES
 from hiflash.study.paper.method_rules import mnist_communications, trade_off_claims
 from hiflash.study.paper.other_rules import agent_claims, lambda_claims, model_claims, weight_claims
+from hiflash.study.paper.rows import rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.run_rules import js_accuracy_claims, latency_claims, mixing_claims, threshold_claims
 from hiflash.study.paper.runs import Runs, fewer, near, ordered, steadier
@@ -232,3 +234,62 @@ def test_every_item_has_claims_with_names_of_their_own() -> None:
     for item, claims in CLAIMS.items():
         assert claims, item
         assert len({claim.name for claim in claims}) == len(claims), item
+
+
+def test_without_a_target_two_labels_are_compared_at_the_highest_that_both_reach() -> None:
+    cells = [cell("a", [(10, 0.5), (20, 0.7), (40, 0.9)]), cell("b", [(20, 0.5), (30, 0.7), (50, 0.8)])]
+    runs = Runs(cells, targets=(0.5, 0.7, 0.9))
+    assert runs.goal(("a", "b")) == 0.7
+    found = fewer("a", "b")(runs)
+    assert (found.holds, found.ours) == (True, pytest.approx(100 * (20 / 30 - 1)))
+    assert fewer("a", "b")(Runs(cells, targets=(0.95,))).holds is None
+
+
+def test_the_fewest_for_every_target_and_partition() -> None:
+    claims = [claim for claim in mnist_communications() if claim.name == "hifl_is_best_everywhere"]
+    rivals = [cell(label, [(50, 0.7), (90, 0.9)], part) for label in ("fedavg", "hierfavg", "fedat")
+              for part in ("iid", "noniid2", "noniid1")]  # fmt: skip
+    ours = [cell("hifl", [(40, 0.7), (100, 0.9)], "iid"), cell("hifl", [(40, 0.7), (80, 0.8)], "noniid2"),
+            cell("hifl", [(9, 0.1)], "noniid1")]  # fmt: skip
+    found = judge(claims, Runs([*rivals, *ours], targets=(0.7, 0.9)))[0]
+    assert (found.holds, found.ours) == (False, pytest.approx(2 / 3))  # 90 % on IID data is the exception
+    assert "2 of 3" in found.found
+
+
+def test_needs_that_grow_with_heterogeneity() -> None:
+    claims = [claim for claim in mnist_communications() if claim.name == "needs_grow_with_heterogeneity"]
+
+    def verdict(*at: int) -> bool | None:
+        cells = [
+            cell("hifl", [(x, 0.9)], part) for x, part in zip(at, ("iid", "noniid2", "noniid1"), strict=False)
+        ]
+        return judge(claims, Runs(cells, 0.9))[0].holds
+
+    assert (verdict(10, 20, 30), verdict(10, 30, 20), verdict(10, 20)) == (True, False, None)
+
+
+def test_a_reading_names_the_claim_that_it_repeats() -> None:
+    for item, claims in CLAIMS.items():
+        for claim in claims:
+            assert bool(claim.of) <= bool(claim.reading)
+            if claim.of:
+                home, _, name = claim.of.rpartition("/")
+                original = {other.name: other for other in CLAIMS[home or item]}[name]
+                assert not original.of, f"{item}/{claim.name}"
+
+
+def test_rows_have_what_every_target_took() -> None:
+    (row,) = rows_of(Runs([cell("hifl", [(10, 0.5), (30, 0.7)], response_latency_ms=1, waiting_ms=2)],
+                          0.6, (0.5, 0.9)))  # fmt: skip
+    assert (row["communications"], row["client_steps"], row["spent"]) == (20, 200, 30)
+    assert [(each["target"], each["communications"]) for each in row["to"]] == [(0.5, 10), (0.9, None)]
+
+
+def test_a_forecast_stands_beside_the_rows_where_the_law_knows_the_task() -> None:
+    cells = comparison_cells(methods=["hierfavg"], partitions=["noniid2"], seeds=1)
+    rows = [{"partition": "noniid2", "label": "hierfavg"}, {"partition": "noniid2", "label": "other"}]
+    known, other = with_forecast(rows, cells)
+    assert known["forecast"]["communications"] > 0
+    assert other["forecast"] is None
+    unknown = comparison_cells(methods=["hierfavg"], partitions=["iid"], seeds=1, settings={"client.lr": 0.3})
+    assert with_forecast(rows[:1], unknown)[0]["forecast"] is None

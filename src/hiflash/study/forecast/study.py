@@ -22,7 +22,7 @@ from hiflash.study.forecast.outline import ForecastError, outline_cell
 if TYPE_CHECKING:
     from hiflash.config.typed import Settings
 
-__all__ = ["Forecast", "forecast", "forecast_cells"]
+__all__ = ["Forecast", "find_constants", "forecast", "forecast_cells"]
 
 DEFAULT_SEEDS = 3
 LARGE = 10_000
@@ -155,7 +155,7 @@ def forecast(
     cells = wanted(seeds=DEFAULT_SEEDS if seeds is None else seeds)
     if seeds is None and max(cell.config.federation.clients for cell in cells) >= LARGE:
         cells = wanted(seeds=1)  # large federations are much alike
-    constants = _constants(cells, rounds, [Path(folder) for folder in folders])
+    constants = find_constants(cells, rounds, [Path(folder) for folder in folders])
     return saved(forecast_cells(cells, constants, own, progress), directory)
 
 
@@ -196,7 +196,9 @@ def forecast_cells(
     return Forecast(kept, numbers, dict(constants), left_out)
 
 
-def _constants(cells: Sequence[Cell], rounds: float | None, measured: Sequence[Path]) -> dict[str, Constant]:
+def find_constants(
+    cells: Sequence[Cell], rounds: float | None = None, measured: Sequence[Path] = ()
+) -> dict[str, Constant]:
     """Return the constant of every partition. All methods share a task, so any of them tells it."""
     tasks: dict[str, Config] = {}
     for cell in cells:

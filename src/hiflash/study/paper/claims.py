@@ -28,6 +28,7 @@ class Claim(Generic[Results]):
     """A claim: a name, the paper's words and number (and its unit), the rule, and what is known about why.
 
     The rule is about the direction of a difference unless `says` names a bound; the size stands beside it.
+    A claim `of` another one (`ITEM/NAME`) repeats it under another `reading` of what the paper leaves open.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Claim(Generic[Results]):
     paper: float | None = None
     unit: str = ""
     why: str = ""
+    of: str = ""
+    reading: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Judgement:
     unit: str
     found: str
     why: str
+    of: str = ""
+    reading: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -58,10 +63,11 @@ class Judgement:
 
 def judge(claims: Sequence[Claim[Results]], results: Results) -> list[Judgement]:
     """Return the verdict on every claim."""
-    found = [(claim, claim.rule(results)) for claim in claims]
-    return [
-        Judgement(
-            claim.name, claim.says, each.holds, claim.paper, each.ours, claim.unit, each.words, claim.why
-        )
-        for claim, each in found
-    ]
+    return [_judged(claim, claim.rule(results)) for claim in claims]
+
+
+def _judged(claim: Claim[Results], found: Found) -> Judgement:
+    return Judgement(
+        claim.name, claim.says, found.holds, claim.paper, found.ours, claim.unit, found.words, claim.why,
+        claim.of, claim.reading,
+    )  # fmt: skip

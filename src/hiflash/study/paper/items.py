@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ KINDS = ("compare", "sweep", "associate", "training", "models", "theory")
 NAMES = (
     "models", "js-lambda", "latency", "bounds", "thresholds", "edge-iid", "mixing-grid",
     "accuracy-mnist", "communications-mnist", "communications-mnist-epochs",
+    "sensitivity-mnist", "partitions-mnist",
     "accuracy-femnist", "communications-femnist",
     "accuracy-cifar10", "communications-cifar10", "trade-off", "accuracy-js",
     "agent-thresholds", "agent-cost", "agent-weights",
@@ -26,7 +28,8 @@ NAMES = (
 
 OWN = ("title", "source", "kind", "runs_of", "differences", "plan", *SCALES)
 PLANNED = (
-    "methods", "variants", "without", "partitions", "seeds", "settings", "grid", "by", "target",
+    "methods", "variants", "without", "under", "crossed", "partitions", "seeds", "settings", "grid", "by",
+    "target", "targets", "forecast",
     "lambdas", "trainings", "episodes", "taus", "updates", "models", "networks", "differences",
 )  # fmt: skip
 
@@ -52,10 +55,14 @@ class Plan:
 
     @property
     def variants(self) -> dict[str, dict[str, Any]]:
-        """Return the variants that are not left out at this scale."""
-        left_out = self.get("without", [])
+        """Return the variants that are not left out at this scale.
+
+        Labels that are `crossed` also run `under` every set of settings there: `hifl+wan-off`.
+        """
         found = {label: flatten(variant) for label, variant in self.get("variants", {}).items()}
-        return {label: variant for label, variant in found.items() if label not in left_out}
+        for label, (name, settings) in product(self.get("crossed", []), self.get("under", {}).items()):
+            found[f"{label}+{name}"] = {**found.get(label, {"method": label}), **flatten(settings)}
+        return {label: variant for label, variant in found.items() if label not in self.get("without", [])}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from hiflash.study.paper.method_rules import (
     trade_off_claims,
 )
 from hiflash.study.paper.other_rules import agent_claims, lambda_claims, model_claims, weight_claims
+from hiflash.study.paper.reading_rules import partition_claims, sensitivity_claims
 from hiflash.study.paper.run_rules import (
     cost_claims,
     edge_iid_claims,
@@ -37,6 +38,8 @@ CLAIMS: dict[str, list[Claim[Any]]] = {
     "accuracy-mnist": accuracy_claims(THREE),
     "communications-mnist": mnist_communications(),
     "communications-mnist-epochs": epochs_communications(),
+    "sensitivity-mnist": sensitivity_claims(),
+    "partitions-mnist": partition_claims(),
     "accuracy-femnist": accuracy_claims(("writer",)),
     "communications-femnist": femnist_communications(),
     "accuracy-cifar10": accuracy_claims(THREE),

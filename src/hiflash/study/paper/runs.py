@@ -19,10 +19,14 @@ Cell = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Runs:
-    """The contents of `result.json` of every cell, with its `label`, and the target that claims are about."""
+    """The contents of `result.json` of every cell, with its `label`, and the target that claims are about.
+
+    Without one, a claim about two labels is about the highest of the `targets` that both reach.
+    """
 
     cells: Sequence[Cell]
     target: float | None = None
+    targets: Sequence[float] = ()
 
     def of(self, label: str, partition: str | None = None) -> list[Cell]:
         """Return the cells of a label, on one partition or all; runs on pooled data have no partition."""
@@ -45,6 +49,17 @@ class Runs:
         found = [None if goal is None else _crossing(cell, goal, measure) for cell in cells]
         known = [value for value in found if value is not None]
         return fmean(known) if known and len(known) == len(found) else None
+
+    def goal(self, labels: Sequence[str], partition: str | None = None) -> float | None:
+        """Return the target of a claim about some labels."""
+        if self.target is not None:
+            return self.target
+        common = [
+            each
+            for each in self.targets
+            if all(self.to_target(label, partition, target=each) is not None for label in labels)
+        ]
+        return max(common, default=None)
 
     def less(
         self,
@@ -120,7 +135,9 @@ def fewer(
         missing = [label for label in (ours, theirs) if not runs.of(label, partition)]
         if missing:
             return Found(None, None, f"needs runs of {', '.join(missing)}")
-        goal = runs.target if target is None else target
+        goal = runs.goal((ours, theirs), partition) if target is None else target
+        if goal is None:
+            return Found(None, None, f"{ours} and {theirs} reach no target both")
         a, b = (runs.to_target(label, partition, measure, goal) for label in (ours, theirs))
         told = f"{measure} to {_percent(goal)}: {ours} {count_words(a)}, {theirs} {count_words(b)}"
         change = None if a is None or b is None else 100 * (a / b - 1)

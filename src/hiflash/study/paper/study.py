@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config.settings import flatten
@@ -35,6 +36,8 @@ class Reproduction:
     verdicts: list[Judgement]
     rows: list[dict[str, Any]]
     changed: Mapping[str, Any] = field(default_factory=dict)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    wall_s: float = 0.0
     files: list[Path] = field(default_factory=list)
 
     @property
@@ -55,6 +58,8 @@ class Reproduction:
             "holds": self.holds,
             "claims": [verdict.to_dict() for verdict in self.verdicts],
             "rows": self.rows,
+            "runs": self.runs,
+            "wall_s": self.wall_s,
         }
 
 
@@ -132,10 +137,11 @@ def reproduced(
         changed,
     )
     check_writable(job.folder)
+    start = monotonic()
     studied = work(job)
-    found = Reproduction(item, plan, studied.verdicts, studied.rows, changed)
+    wall_s = monotonic() - start if studied.wall_s is None else studied.wall_s
+    found = Reproduction(item, plan, studied.verdicts, studied.rows, changed, studied.runs, wall_s)
     told = found.to_json()
     write_json(told, job.folder / "paper.json")
     write_atomic(job.folder / "paper.md", item_markdown(told))
-    files = [job.folder / "paper.json", job.folder / "paper.md", *studied.files]
-    return Reproduction(item, plan, studied.verdicts, studied.rows, changed, files)
+    return replace(found, files=[job.folder / "paper.json", job.folder / "paper.md", *studied.files])

@@ -16,6 +16,7 @@ from hiflash.study.compare import Comparison, comparison_cells
 from hiflash.study.paper.claims import Judgement, judge
 from hiflash.study.paper.items import Item, Plan, load_item
 from hiflash.study.paper.other_rules import best_check
+from hiflash.study.paper.rows import rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.run_rules import point_label
 from hiflash.study.paper.runs import Runs
@@ -24,16 +25,20 @@ from hiflash.study.sweep import Sweep, sweep_cells
 __all__ = ["Job", "Studied", "work"]
 
 Seeds = int | Sequence[int]
-Measures = ("communications", "client_steps", "virtual_s", "total_cost")
 
 
 @dataclass(frozen=True)
 class Studied:
-    """What came out: a verdict on every claim, the rows behind them, and the files."""
+    """What came out: a verdict on every claim, the rows behind them, the files, the runs and their seconds.
+
+    The seconds are those of the runs, whenever they ran; None if there are no runs.
+    """
 
     verdicts: list[Judgement]
     rows: list[dict[str, Any]]
     files: list[Path]
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    wall_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -89,16 +94,29 @@ def _compare(job: Job) -> Studied:
     only = job.plan.get("partitions")
     cells = [cell for cell in cells if only is None or cell.config.data.partition in only or _pooled(cell)]
     comparison = saved(Comparison(cells, job.run(cells, source.folder)), job.folder)
-    runs = Runs(comparison.numbers(), job.plan.get("target"))
-    return Studied(job.judged(runs), _rows(runs), [*comparison.files, *_more_figures(job, runs)])
+    runs = Runs(comparison.numbers(), job.plan.get("target"), job.plan.get("targets", ()))
+    rows = rows_of(runs)
+    if job.plan.get("forecast"):
+        rows = with_forecast(rows, cells)
+    files = [*comparison.files, *_more_figures(job, runs, rows)]
+    return Studied(job.judged(runs), rows, files, *_made(cells, comparison.results))
 
 
-def _more_figures(job: Job, runs: Runs) -> list[Path]:
+def _made(cells: Sequence[Cell], results: Sequence[Result]) -> tuple[list[dict[str, Any]], float]:
+    """Return the digest of every run, to tell whether one elsewhere is the same, and all their seconds."""
+    made = zip(cells, results, strict=True)
+    runs = [{"name": cell.name, "digest": result.digest} for cell, result in made]
+    return runs, sum(result.wall_s for result in results)
+
+
+def _more_figures(job: Job, runs: Runs, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
     """Draw what a comparison does not, if the item is about it."""
+    from hiflash.report.paper_figures import draw_js_accuracy, draw_needs
+
+    if runs.targets:
+        return draw_needs(rows, f"{runs.cells[0]['data']}: communications to a target", job.folder / "needs")
     if job.item.name != "accuracy-js":
         return []
-    from hiflash.report.paper_figures import draw_js_accuracy
-
     methods = {str(cell["label"]): str(cell["method"]) for cell in runs.cells}
     points = [
         {"label": label, "method": method, "total_js": runs.mean(label, "total_js"), "accuracy": accuracy}
@@ -121,7 +139,7 @@ def _sweep(job: Job) -> Studied:
     sweep = saved(Sweep(cells, job.run(cells, job.folder), job.plan["by"]), job.folder)
     numbers = [{**number, "label": point_label(number["point"])} for number in sweep.numbers()]
     runs = Runs(numbers, job.plan.get("target"))
-    return Studied(job.judged(runs), _rows(runs), sweep.files)
+    return Studied(job.judged(runs), rows_of(runs), sweep.files, *_made(cells, sweep.results))
 
 
 def _associate(job: Job) -> Studied:
@@ -236,23 +254,3 @@ WORK: dict[str, Callable[[Job], Studied]] = {
 
 def _pooled(cell: Cell) -> bool:
     return cell.config.cloud.schedule == "centralized"
-
-
-def _rows(runs: Runs) -> list[dict[str, Any]]:
-    """Return a row per partition and label: the end of its runs, and what it took to the target."""
-    pairs = dict.fromkeys((str(cell["partition"]), str(cell["label"])) for cell in runs.cells)
-    return [
-        {
-            "partition": partition,
-            "label": label,
-            "seeds": len(runs.of(label, partition)),
-            "target": runs.target,
-            **{name: runs.to_target(label, partition, name) for name in Measures},
-            "accuracy": runs.mean(label, "accuracy", partition),
-            "best_accuracy": runs.mean(label, "best_accuracy", partition),
-            "total_js": runs.mean(label, "total_js", partition),
-            "response_latency_ms": runs.mean(label, "response_latency_ms", partition),
-            "waiting_ms": runs.mean(label, "waiting_ms", partition),
-        }
-        for partition, label in pairs
-    ]

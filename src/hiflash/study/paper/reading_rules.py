@@ -1,0 +1,66 @@
+"""Claims about what the paper leaves open: the WAN, the slot, and how shards are dealt, on MNIST.
+
+Written before the runs that are reported. Each repeats a claim of `communications-mnist` under one reading.
+"""
+
+from __future__ import annotations
+
+from hiflash.study.paper.claims import Claim
+from hiflash.study.paper.runs import Runs, fewer
+
+__all__ = ["partition_claims", "sensitivity_claims"]
+
+SETTINGS = {
+    "": "the defaults",
+    "+wan-off": "no WAN delays",
+    "+wan-slow": "a slow WAN",
+    "+slot-10ms": "slots of 0.01 s",
+    "+slot-100ms": "slots of 0.1 s",
+    "+slot-500ms": "slots of 0.5 s",
+}
+PAIRS = (
+    ("hifl", "hierfavg-5", "HiFL needs fewer communications than HierFAVG with 5 edges", -28.2,
+     "hifl_below_hierfavg_noniid2"),
+    ("hifl", "fedat-h", "HiFL needs fewer than FedAT with HiFL's H", -31.9, "hifl_below_fedat_noniid2"),
+    ("hifl", "fedavg", "HiFL needs fewer than FedAvg", -77.6, "hifl_below_fedavg_noniid2"),
+    ("hiflash", "hifl", "HiFlash needs fewer than HiFL", -10.0, "hiflash_below_hifl_noniid1"),
+    ("hiflash", "hierfavg-5", "HiFlash needs fewer than HierFAVG with 5 edges", None, ""),
+)  # fmt: skip
+WHY = (
+    "staleness comes from the edges that work at the same time, and these from the WAN and the slot: less of "
+    "either, fewer communications"
+)
+SHARDS = "random shards give classes unequal shares; balanced ones do not"
+
+
+def sensitivity_claims() -> list[Claim[Runs]]:
+    """Return the claims under other WANs and slots, and against FedAT with five tiers."""
+    claims = [
+        _claim(ours, theirs, f"{says}, under {words}", suffix, "noniid2", paper, WHY, of, words)
+        for suffix, words in SETTINGS.items()
+        for ours, theirs, says, paper, of in PAIRS
+    ]
+    tiers = "FedAT with 5 tiers and H = 2"
+    return [
+        *claims,
+        Claim("hifl_below_fedat_5", f"HiFL needs fewer than {tiers}", fewer("hifl", "fedat-5", "noniid2"),
+              -31.9, "percent", WHY, "communications-mnist/hifl_below_fedat_noniid2", tiers),
+    ]  # fmt: skip
+
+
+def partition_claims() -> list[Claim[Runs]]:
+    """Return the claims on random shards and on balanced, disjoint ones."""
+    return [
+        _claim(ours, theirs, f"{says}, on {part}", "", part, paper, SHARDS, of, part)
+        for part in ("noniid2", "noniid2-balanced", "noniid1", "noniid1-balanced")
+        for ours, theirs, says, paper, of in PAIRS
+    ]
+
+
+def _claim(
+    ours: str, theirs: str, says: str, suffix: str, part: str, paper: float | None, why: str, of: str,
+    reading: str,
+) -> Claim[Runs]:  # fmt: skip
+    name = f"{ours}_below_{theirs}_{part}{suffix}".replace("-", "_").replace("+", "_")
+    rule = fewer(f"{ours}{suffix}", f"{theirs}{suffix}", part)
+    return Claim(name, says, rule, paper, "percent", why, f"communications-mnist/{of}" if of else "", reading)

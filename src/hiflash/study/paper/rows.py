@@ -1,0 +1,58 @@
+"""The rows behind the verdicts: what every label needed to the targets, where it ended, what was forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hiflash.errors import ConfigError
+from hiflash.study.cells import Cell
+from hiflash.study.paper.runs import Runs
+
+__all__ = ["rows_of", "with_forecast"]
+
+MEASURES = ("communications", "client_steps", "virtual_s", "total_cost")
+
+
+def rows_of(runs: Runs) -> list[dict[str, Any]]:
+    """Return a row per partition and label: the end of its runs, and what it took to the targets."""
+    pairs = dict.fromkeys((str(cell["partition"]), str(cell["label"])) for cell in runs.cells)
+    return [
+        {
+            "partition": partition,
+            "label": label,
+            "seeds": len(runs.of(label, partition)),
+            "target": runs.target,
+            **_needs(runs, label, partition, runs.target),
+            "to": [{"target": each, **_needs(runs, label, partition, each)} for each in runs.targets],
+            "spent": runs.mean(label, "communications", partition),
+            "accuracy": runs.mean(label, "accuracy", partition),
+            "best_accuracy": runs.mean(label, "best_accuracy", partition),
+            "total_js": runs.mean(label, "total_js", partition),
+            "response_latency_ms": runs.mean(label, "response_latency_ms", partition),
+            "waiting_ms": runs.mean(label, "waiting_ms", partition),
+        }
+        for partition, label in pairs
+    ]
+
+
+def with_forecast(rows: Sequence[dict[str, Any]], cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return the rows with `forecast`: communications and virtual seconds of the law, made without runs.
+
+    It is None where the law does not say, as with a constant that is not known.
+    """
+    from hiflash.study.forecast.study import find_constants, forecast_cells
+
+    try:
+        told = forecast_cells(cells, find_constants(cells)).rows()
+    except ConfigError:
+        told = []
+    known = {
+        (row["partition"], row["label"]): {name: row[name] for name in ("communications", "virtual_s")}
+        for row in told
+    }
+    return [{**row, "forecast": known.get((row["partition"], row["label"]))} for row in rows]
+
+
+def _needs(runs: Runs, label: str, partition: str, target: float | None) -> dict[str, float | None]:
+    return {name: runs.to_target(label, partition, name, target) for name in MEASURES}
