@@ -199,6 +199,26 @@ def test_claims_come_first(studies: Path) -> None:
     assert report.to_dict()["claims"][0]["holds"] is False
 
 
+def test_the_verdicts_of_an_item_of_the_paper_come_first(
+    studies: Path, tmp_path: Path, no_figures: None
+) -> None:
+    hiflash.reproduce("models", directory=tmp_path)
+    report = hiflash.make_report(tmp_path)
+    assert report.studies == []
+    assert {claim.holds for claim in report.claims} == {True, False}
+    assert "models (Table 2)" in report.html()
+    both = hiflash.make_report([tmp_path, studies / "a-s0"])
+    assert (len(both.claims), len(both.studies)) == (len(report.claims), 1)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"claims": [{"says": 3}]}'])
+def test_a_damaged_item_is_left_out(content: str, studies: Path, tmp_path: Path) -> None:
+    (tmp_path / "item").mkdir()
+    (tmp_path / "item/paper.json").write_text(content)
+    report = hiflash.make_report([tmp_path / "item", studies / "a-s0"])
+    assert "item/paper.json cannot be read" in report.left_out[0]
+
+
 def test_a_deployed_run_is_replayed(runs: Path) -> None:
     (runs / "a-s0/journal.sqlite").touch()
     assert "hiflash replay a-s0" in hiflash.make_report(runs / "a-s0").html()

@@ -1,4 +1,4 @@
-"""An item of the paper as a table for the terminal and as Markdown: claim, paper, ours, verdict."""
+"""An item of the paper as a table for the terminal: claim, paper, ours, verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hiflash.report.grid import new_table
 
-__all__ = ["item_markdown", "item_table", "verdict_words"]
+__all__ = ["claim_number", "item_table", "verdict_words"]
 
 STYLES = {True: "green", False: "red", None: "yellow"}
 
@@ -32,35 +32,27 @@ def item_table(told: Mapping[str, Any]) -> Table:
         table.add_column(head, justify=side, overflow="fold")
     for claim in told["claims"]:
         verdict = Text(verdict_words(claim["holds"]), style=STYLES[claim["holds"]])
-        table.add_row(claim["says"], _number(claim, "paper"), _number(claim, "ours"), verdict, claim["found"])
+        table.add_row(
+            claim["says"], claim_number(claim, "paper"), claim_number(claim, "ours"), verdict, claim["found"]
+        )
     return table
 
 
-def item_markdown(told: Mapping[str, Any]) -> str:
-    """Return the same as Markdown, with what differs from the paper and why claims may not hold."""
-    lines = [f"# {told['title']}", "", f"`{told['command']}`; {told['source']} of the paper.", ""]
-    if told["changed"]:
-        lines += [f"**Changed settings:** {told['changed']}. This is not the item as it ships.", ""]
-    lines += [f"- {difference}" for difference in told["differences"]]
-    lines += [
-        "",
-        "| Claim | Paper | Ours | Verdict | Found | Why |",
-        "| --- | ---: | ---: | --- | --- | --- |",
-    ]
-    for claim in told["claims"]:
-        cells = (claim["says"], _number(claim, "paper"), _number(claim, "ours"),
-                 verdict_words(claim["holds"]), claim["found"],
-                 "" if claim["holds"] else claim["why"])  # fmt: skip
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+def claim_number(claim: Mapping[str, Any], name: str) -> str:
+    """Return the number of the paper (`paper`) or ours (`ours`) in the unit of the claim.
 
-
-def _number(claim: Mapping[str, Any], name: str) -> str:
-    value, unit = claim[name], claim["unit"]
+    >>> claim_number({"ours": -31.94, "unit": "percent"}, "ours"), claim_number({"ours": None}, "ours")
+    ('-31.9 %', '-')
+    >>> claim_number({"ours": 28.79, "unit": "ms"}, "ours")
+    '28.8 ms'
+    """
+    value = claim[name]
     if value is None:
         return "-"
+    unit = claim["unit"]
     if unit == "percent":
         return f"{value:+.1f} %"
     if unit == "points":
-        return f"{value:+.1f}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+        return f"{value:+.1f} points"
+    number = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{number} {unit}".rstrip()

@@ -1,14 +1,17 @@
-"""Figures of the paper's items that no other study draws: accuracy against divergence, needs by target."""
+"""Figures of the paper's items that no other study draws."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from hiflash.report.canvas import (
@@ -21,12 +24,17 @@ from hiflash.report.canvas import (
     new_figure,
     save,
     style,
+    write_after,
 )
-from hiflash.report.methods import label
-from hiflash.report.units import goal
+from hiflash.report.curves import handle
+from hiflash.report.methods import label, looks
+from hiflash.report.units import count, goal
 
-__all__ = ["draw_js_accuracy", "draw_needs"]
+__all__ = ["draw_costs", "draw_js_accuracy", "draw_lambda", "draw_needs", "draw_settings"]
 
+LAMBDA = (("total_js", "Total JS divergence"), ("mean_latency_ms", "Mean response latency (ms)"))
+LINES = (("#332288", "-o"), ("#CC6677", "-s"), ("#332288", "--o"), ("#CC6677", "--s"))
+SETTINGS = (("communications", "Communications with the cloud"), ("virtual_s", "Virtual time (s)"))
 COLOURS = {"hifl": "#0072B2", "hidelta": "#D55E00"}
 NAMES = {"hifl": "HiFL", "hidelta": "HiDelta (ours)"}
 
@@ -89,6 +97,75 @@ def draw_needs(rows: Sequence[Mapping[str, Any]], title: str, stem: Path) -> lis
             name_panel(axes, part, "bold")
     name_rows(panels[0], [label(name) for name in labels])
     legend_below(figure, handles)
+    return save(figure, stem)
+
+
+def draw_costs(costs: Mapping[str, Sequence[float]], title: str, stem: Path) -> list[Path]:
+    """Save the cost of computing, sending and time to the target, a bar per label; return the paths."""
+    figure = new_figure(8.0, 1.5 + 0.36 * len(costs), title)
+    axes = figure.subplots()
+    style(axes, "System cost (units of the reward)")
+    kinds = (("computing", "#4477AA"), ("sending", "#CCBB44"), ("time", "#AA3377"))
+    for place, parts in enumerate(costs.values()):
+        start = 0.0
+        for (_, colour), value in zip(kinds, parts, strict=True):
+            axes.barh(place, value, left=start, height=0.62, color=colour)
+            start += value
+        write_after(axes, place, start, count(start))
+    axes.set_xlim(0, 1.15 * max(map(sum, costs.values()), default=1.0))
+    name_rows(axes, [label(name) for name in costs])
+    legend_below(figure, [Patch(color=colour, label=name) for name, colour in kinds])
+    return save(figure, stem)
+
+
+def draw_lambda(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
+    """Save total JS divergence and response latency against lambda, by partition; return the paths."""
+    figure = new_figure(9.5, 3.9, "Association of clients: mean over seeds")
+    panels = figure.subplots(1, 2)
+    parts = dict.fromkeys(str(row["partition"]) for row in rows)
+    handles: list[Line2D] = []
+    for axes, (name, words) in zip(panels, LAMBDA, strict=True):
+        style(axes, "lambda", words)
+        handles.clear()
+        for part, look in zip(parts, LINES, strict=False):
+            means: dict[float, list[float]] = {}
+            for row in rows:
+                if row["partition"] == part:
+                    means.setdefault(float(row["lambda"]), []).append(float(row[name]))
+            xs = sorted(means)
+            handles += axes.plot(xs, [fmean(means[x]) for x in xs], look[1], color=look[0], ms=4, label=part)
+        axes.set_ylim(bottom=0)
+    legend_below(figure, handles)
+    return save(figure, stem)
+
+
+def draw_settings(
+    rows: Sequence[Mapping[str, Any]], labels: Sequence[str], settings: Sequence[str], title: str, stem: Path
+) -> list[Path]:
+    """Save communications and virtual time of labels under settings (`hifl+wan-off`); return the paths.
+
+    Filled marks are runs, open ones their `forecast`.
+    """
+    figure = new_figure(10.5, 4.4, title)
+    panels = figure.subplots(1, 2)
+    known = {str(row["label"]): row for row in rows}
+    styles = looks(labels)
+    places = ["defaults", *settings]
+    for axes, (name, words) in zip(panels, SETTINGS, strict=True):
+        style(axes, "", words)
+        for each in labels:
+            own = [known.get(each if at == 0 else f"{each}+{place}", {}) for at, place in enumerate(places)]
+            values = [row.get(name) or nan for row in own]
+            axes.plot(range(len(places)), values, color=styles[each].colour, marker=styles[each].marker,
+                      ls=styles[each].dashes, lw=1.4, ms=6)  # fmt: skip
+            told = [(row.get("forecast") or {}).get(name) or nan for row in own]
+            axes.plot(range(len(places)), told, ls="", marker=styles[each].marker, color=styles[each].colour,
+                      mfc="none", ms=9, mew=0.9)  # fmt: skip
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        axes.set_xticks(range(len(places)), places, rotation=20, ha="right")
+    open_mark = Line2D([], [], ls="", marker="o", mfc="none", color=INK, ms=9, label="forecast")
+    legend_below(figure, [*(handle(each, styles[each]) for each in labels), open_mark])
     return save(figure, stem)
 
 

@@ -102,13 +102,15 @@ def make_report(
     """Return a report of finished runs, comparisons, sweeps and deployments; `out` is its folder, if any.
 
     `hiflash.make_report("runs/demo", out="report")`. A folder that holds runs stands for all of them. Damaged
-    and unfinished runs are named on the page and left out. `claims` put a table of verdicts first.
+    and unfinished runs are named on the page and left out. `claims`, and those of the paper's items among the
+    folders, put a table of verdicts first.
     """
     folders, title = _folders(runs), _title(title)
     claims = _claims(claims)
     if out is not None:
         _check_out(out)
     found = find_runs(folders)
+    claims = [*claims, *found.claims]
     blocks: list[Block] = []
     if found.left_out:
         blocks.append(Items("Left out", found.left_out, warning=True))

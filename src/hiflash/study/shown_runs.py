@@ -14,6 +14,7 @@ from typing import Any
 from hiflash.config.settings import flatten
 from hiflash.errors import ConfigError, HiFlashError, RunError
 from hiflash.report.curves import PANELS, curve
+from hiflash.report.page.claims import Claim, read_claims
 from hiflash.report.page.shown import Kind, ShownRun, ShownStudy
 from hiflash.report.summary import seed_row
 from hiflash.report.tables import run_table
@@ -31,10 +32,11 @@ FREE = ("seed", "workers", "device", "executor", "checkpoint_s", "plugins", "dat
 
 @dataclass(frozen=True)
 class Found:
-    """The studies below some folders, and a line for everything that is left out."""
+    """The studies below some folders, claims of the paper's items, and a line for everything left out."""
 
     studies: list[ShownStudy]
     left_out: list[str] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
 
 
 def find_runs(folders: Sequence[Path]) -> Found:
@@ -56,9 +58,9 @@ def find_runs(folders: Sequence[Path]) -> Found:
                 "hiflash run, compare and sweep write them to runs/"
             )
     studies = search.studies()
-    if not studies:
+    if not studies and not search.claims:
         raise RunError("\n".join(["no run is left to report:", *search.left_out]))
-    return Found(studies, search.left_out)
+    return Found(studies, search.left_out, search.claims)
 
 
 class _Search:
@@ -66,6 +68,7 @@ class _Search:
 
     def __init__(self) -> None:
         self.left_out: list[str] = []
+        self.claims: list[Claim] = []
         self.seen = 0
         self._runs: dict[str, list[ShownRun]] = {}
         self._plans: dict[str, tuple[Kind, str, dict[str, dict[str, Any]]]] = {}
@@ -81,6 +84,7 @@ class _Search:
             self._take(folder, path, (path.rpartition("/")[0] or GIVEN) if above is None else above)
             return
         self._plan(folder, path)
+        self._item(folder, path)
         before = self.seen
         for name in sorted(os.listdir(folder)):
             below = folder / name
@@ -132,6 +136,16 @@ class _Search:
             deployed = (folder / "journal.sqlite").exists()
             run = ShownRun(path, result, config, settings, deployed)
             self._runs.setdefault(home, []).append(run)
+
+    def _item(self, folder: Path, path: str) -> None:
+        """Read the verdicts of an item of the paper."""
+        if not (folder / "paper.json").is_file():
+            return
+        self.seen += 1
+        try:
+            self.claims += read_claims(json.loads((folder / "paper.json").read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self.left_out.append(f"{path}/paper.json cannot be read ({_reason(error)})")
 
     def _plan(self, folder: Path, path: str) -> None:
         """Read which labels or points the runs of a comparison or a sweep have."""

@@ -1,11 +1,13 @@
 """Claims beside what runs show: the part of a report that answers a paper."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hiflash.report.page.blocks import Block, Cell, Heading, Row, Sheet, Words
+from hiflash.report.paper import claim_number
 
-__all__ = ["Claim", "claim_blocks"]
+__all__ = ["Claim", "claim_blocks", "read_claims"]
 
 ANCHOR = "claims"
 
@@ -14,7 +16,7 @@ ANCHOR = "claims"
 class Claim:
     """A claim and what our runs say about it: `holds` is None if they cannot tell.
 
-    `item` names the figure or table with the claim, `reading` the reading of the paper under which it holds.
+    `item` names the figure or table with the claim, `reading` the reading of the paper that it is about.
     """
 
     claim: str
@@ -28,6 +30,21 @@ class Claim:
     def verdict(self) -> str:
         """Return the verdict in words."""
         return {True: "agrees", False: "does not agree", None: "cannot be told"}[self.holds]
+
+
+def read_claims(told: Mapping[str, Any]) -> list[Claim]:
+    """Return the claims of an item of the paper from its `paper.json`."""
+    return [
+        Claim(
+            item=f"{told['item']} ({told['source']})",
+            claim=str(claim["says"]),
+            ours=f"{claim_number(claim, 'ours')} (paper: {claim_number(claim, 'paper')}): {claim['found']}",
+            holds={True: True, False: False, None: None}[claim["holds"]],
+            reading=str(claim["reading"]),
+            why="" if claim["holds"] else str(claim["why"]),
+        )
+        for claim in told["claims"]
+    ]
 
 
 def claim_blocks(claims: Sequence[Claim]) -> list[Block]:

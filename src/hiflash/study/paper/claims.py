@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Claim", "Found", "Judgement", "judge"]
+__all__ = ["Claim", "Found", "Judgement", "judge", "on_balanced"]
 
 Results = TypeVar("Results")
 
@@ -59,6 +59,16 @@ class Judgement:
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
         return asdict(self)
+
+
+def on_balanced(name: str, partition: str) -> tuple[str, str]:
+    """Return `of` and `reading` of a claim on a partition: on balanced shards it repeats that on random ones.
+
+    >>> on_balanced("faster", "noniid1-balanced"), on_balanced("faster", "noniid1")
+    (('faster_noniid1', 'balanced shards'), ('', ''))
+    """
+    plain = partition.removesuffix("-balanced")
+    return ("", "") if plain == partition else (f"{name}_{plain}", "balanced shards")
 
 
 def judge(claims: Sequence[Claim[Results]], results: Results) -> list[Judgement]:

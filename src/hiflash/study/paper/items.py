@@ -26,7 +26,7 @@ NAMES = (
 )  # fmt: skip
 """The order of `hiflash paper all`: quick ones first, and before an item the one whose runs it reads."""
 
-OWN = ("title", "source", "kind", "runs_of", "differences", "plan", *SCALES)
+OWN = ("title", "source", "kind", "runs_of", "differences", "figures", "plan", *SCALES)
 PLANNED = (
     "methods", "variants", "without", "under", "crossed", "partitions", "seeds", "settings", "grid", "by",
     "target", "targets", "forecast",
@@ -69,7 +69,8 @@ class Plan:
 class Item:
     """A figure or table of the paper: where it is, the kind of study that reproduces it, and its plans.
 
-    `runs_of` names another item whose runs this one reads; `differences` say what is not as in the paper.
+    `runs_of` names another item whose runs this one reads; `differences` say what is not as in the paper;
+    `figures` name those that its page shows.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Item:
     kind: str
     runs_of: str | None
     differences: tuple[str, ...]
+    figures: tuple[str, ...]
     plans: Mapping[str, Plan]
 
     @property
@@ -114,6 +116,7 @@ def load_item(name: str) -> Item:
         raw["kind"],
         raw.get("runs_of"),
         tuple(raw.get("differences", ())),
+        tuple(raw.get("figures", ())),
         plans,
     )
 

@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean, median
 from typing import Any
 
-from hiflash.study.paper.claims import Claim, Found
+from hiflash.study.paper.claims import Claim, Found, on_balanced
 from hiflash.study.paper.runs import correlation
 
 __all__ = ["Trainings", "agent_claims", "best_check", "lambda_claims", "model_claims", "weight_claims"]
@@ -52,9 +52,11 @@ def lambda_claims() -> list[Claim[Sweeps]]:
     for part in ("noniid1", "noniid2", "noniid1-balanced", "noniid2-balanced"):
         claims += [
             Claim(f"js_falls_{part}", f"the total JS divergence falls with lambda on {part}",
-                  partial(_against_lambda, part, "total_js", -1), -1.0, "correlation"),
+                  partial(_against_lambda, part, "total_js", -1), -1.0, "correlation", "",
+                  *on_balanced("js_falls", part)),
             Claim(f"latency_rises_{part}", f"the mean response latency rises with lambda on {part}",
-                  partial(_against_lambda, part, "mean_latency_ms", 1), 1.0, "correlation"),
+                  partial(_against_lambda, part, "mean_latency_ms", 1), 1.0, "correlation", "",
+                  *on_balanced("latency_rises", part)),
         ]  # fmt: skip
     return claims
 

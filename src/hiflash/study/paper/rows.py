@@ -54,5 +54,6 @@ def with_forecast(rows: Sequence[dict[str, Any]], cells: Sequence[Cell]) -> list
     return [{**row, "forecast": known.get((row["partition"], row["label"]))} for row in rows]
 
 
-def _needs(runs: Runs, label: str, partition: str, target: float | None) -> dict[str, float | None]:
-    return {name: runs.to_target(label, partition, name, target) for name in MEASURES}
+def _needs(runs: Runs, label: str, partition: str, target: float | None) -> dict[str, Any]:
+    taken = {name: runs.to_target(label, partition, name, target) for name in MEASURES}
+    return {**taken, "communications_range": runs.range_to_target(label, partition, target)}

@@ -5,7 +5,7 @@ Written before the runs that are reported.
 
 from __future__ import annotations
 
-from hiflash.study.paper.claims import Claim, Found
+from hiflash.study.paper.claims import Claim, Found, on_balanced
 from hiflash.study.paper.runs import Rule, Runs, correlation, count_words, fewer, near, ordered, steadier
 
 __all__ = [
@@ -60,9 +60,11 @@ def edge_iid_claims() -> list[Claim[Runs]]:
     for part in ("noniid1", "noniid1-balanced"):
         claims += [
             Claim(f"faster_{part}", f"Edge-IID converges faster on {part}",
-                  fewer("edge-iid", "edge-noniid", part, "client_steps"), unit="percent"),
+                  fewer("edge-iid", "edge-noniid", part, "client_steps"), None, "percent", "",
+                  *on_balanced("faster", part)),
             Claim(f"higher_{part}", f"Edge-IID converges to a higher accuracy on {part}",
-                  near("edge-iid", "edge-noniid", part), unit="points"),
+                  near("edge-iid", "edge-noniid", part), None, "points", "",
+                  *on_balanced("higher", part)),
         ]  # fmt: skip
     return claims
 

@@ -117,7 +117,7 @@ def reproduced(
     settings: Mapping[str, Any] | None = None,
 ) -> Reproduction:
     """Return an item with its cells run by `run`, and save its verdicts."""
-    from hiflash.report.paper import item_markdown
+    from hiflash.report.paper_pages import item_page
     from hiflash.report.rows import write_json
 
     item = load_item(name_of_item)
@@ -143,5 +143,6 @@ def reproduced(
     found = Reproduction(item, plan, studied.verdicts, studied.rows, changed, studied.runs, wall_s)
     told = found.to_json()
     write_json(told, job.folder / "paper.json")
-    write_atomic(job.folder / "paper.md", item_markdown(told))
+    shown = [path.relative_to(job.folder).as_posix() for path in studied.files if path.stem in item.figures]
+    write_atomic(job.folder / "paper.md", item_page(told, [path for path in shown if path.endswith(".png")]))
     return replace(found, files=[job.folder / "paper.json", job.folder / "paper.md", *studied.files])

@@ -14,6 +14,7 @@ from hiflash.sim.result import Result
 from hiflash.study.cells import Cell, saved, seed_numbers
 from hiflash.study.compare import Comparison, comparison_cells
 from hiflash.study.paper.claims import Judgement, judge
+from hiflash.study.paper.figures import draw_more
 from hiflash.study.paper.items import Item, Plan, load_item
 from hiflash.study.paper.other_rules import best_check
 from hiflash.study.paper.rows import rows_of, with_forecast
@@ -98,7 +99,7 @@ def _compare(job: Job) -> Studied:
     rows = rows_of(runs)
     if job.plan.get("forecast"):
         rows = with_forecast(rows, cells)
-    files = [*comparison.files, *_more_figures(job, runs, rows)]
+    files = [*comparison.files, *draw_more(job.item, job.plan, runs, rows, job.folder)]
     return Studied(job.judged(runs), rows, files, *_made(cells, comparison.results))
 
 
@@ -107,23 +108,6 @@ def _made(cells: Sequence[Cell], results: Sequence[Result]) -> tuple[list[dict[s
     made = zip(cells, results, strict=True)
     runs = [{"name": cell.name, "digest": result.digest} for cell, result in made]
     return runs, sum(result.wall_s for result in results)
-
-
-def _more_figures(job: Job, runs: Runs, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Draw what a comparison does not, if the item is about it."""
-    from hiflash.report.paper_figures import draw_js_accuracy, draw_needs
-
-    if runs.targets:
-        return draw_needs(rows, f"{runs.cells[0]['data']}: communications to a target", job.folder / "needs")
-    if job.item.name != "accuracy-js":
-        return []
-    methods = {str(cell["label"]): str(cell["method"]) for cell in runs.cells}
-    points = [
-        {"label": label, "method": method, "total_js": runs.mean(label, "total_js"), "accuracy": accuracy}
-        for label, method in methods.items()
-        if (accuracy := runs.accuracy(label)) is not None
-    ]
-    return draw_js_accuracy(points, f"{runs.cells[0]['data']}, one class per client", job.folder / "js")
 
 
 def _source(job: Job) -> Job:
@@ -143,6 +127,7 @@ def _sweep(job: Job) -> Studied:
 
 
 def _associate(job: Job) -> Studied:
+    from hiflash.report.paper_figures import draw_lambda
     from hiflash.study.associate import associate
 
     wanted = [(partition, seed) for partition in job.plan["partitions"] for seed in job.seed_numbers]
@@ -155,7 +140,8 @@ def _associate(job: Job) -> Studied:
         rows = [{"partition": partition, "seed": seed, **row.to_dict()} for row in study.rows]
         sweeps.setdefault(partition, []).extend(rows)
         files += study.files
-    return Studied(job.judged(sweeps), [row for rows in sweeps.values() for row in rows], files)
+    rows = [row for rows in sweeps.values() for row in rows]
+    return Studied(job.judged(sweeps), rows, [*files, *draw_lambda(rows, job.folder / "lambda")])
 
 
 def _train(job: Job) -> Studied:
@@ -238,6 +224,7 @@ def _theory(job: Job) -> Studied:
     verdicts = [
         Judgement(claim.name, f"{claim.source}: {claim.says}", claim.holds, None, None, "", claim.found, "")
         for claim in study.claims
+        if claim.source != "here"  # our own bounds: `hiflash theory` has them
     ]
     return Studied(verdicts, [setting.to_dict() for setting in study.settings], study.files)
 

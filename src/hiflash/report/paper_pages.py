@@ -1,0 +1,142 @@
+"""Items of the paper as Markdown: a page for each, and one table with every claim and its readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hiflash.report.measures import MEASURES
+from hiflash.report.methods import label
+from hiflash.report.paper import claim_number, verdict_words
+from hiflash.report.units import duration, goal
+
+__all__ = ["item_page", "overview"]
+
+Told = Mapping[str, Any]
+TAKEN = ("communications", "client_steps", "virtual_s", "total_cost")
+
+
+def item_page(told: Told, figures: Sequence[str] = ()) -> str:
+    """Return the page of an item (`Reproduction.to_json`): claims, figures, numbers, and how it was made."""
+    lines = [f"# {told['title']}", "", f"`{told['command']}`; {told['source']} of the paper.", ""]
+    if told["changed"]:
+        lines += [f"**Changed settings:** {told['changed']}. This is not the item as it ships.", ""]
+    lines += [f"- {difference}" for difference in told["differences"]]
+    heads = ["Claim", "Paper", "Ours", "Verdict", "Found", "Why"]
+    lines += ["", *_sheet(heads, map(_claim_cells, told["claims"]), 1)]
+    for figure in figures:
+        lines += ["", f"![{told['title']}]({figure})"]
+    lines += _numbers(told)
+    lines += ["", _made(told)]
+    return "\n".join(lines) + "\n"
+
+
+def overview(items: Sequence[Told], page: str = "{item}.md") -> list[str]:
+    """Return the lines of a table with a row per claim of the paper: ours as written, and other readings.
+
+    A reading is a claim that repeats another one; `page` is where an item's page is.
+    """
+    readings: dict[str, list[Mapping[str, Any]]] = {}
+    for told in items:
+        for claim in told["claims"]:
+            if claim["of"]:
+                home = claim["of"] if "/" in claim["of"] else f"{told['item']}/{claim['of']}"
+                readings.setdefault(home, []).append(claim)
+    rows = [
+        (
+            f"[{told['item']}]({page.format(item=told['item'])})",
+            claim["says"],
+            claim_number(claim, "paper"),
+            verdict_words(claim["holds"]),
+            claim["found"] if claim["ours"] is None else f"{claim_number(claim, 'ours')} ({claim['found']})",
+            _under(readings.get(f"{told['item']}/{claim['name']}", [])),
+            "" if claim["holds"] else claim["why"],
+        )
+        for told in items
+        for claim in told["claims"]
+        if not claim["of"]
+    ]
+    return _sheet(["Item", "Claim", "Paper", "As written", "Ours", "Other readings", "Why"], rows, 2, 1)
+
+
+def _under(readings: Sequence[Mapping[str, Any]]) -> str:
+    """Return in which readings a claim holds, and in which not."""
+    told = []
+    for words, holds in (("holds", True), ("does not", False)):
+        names = [f"{r['reading']} ({claim_number(r, 'ours')})" for r in readings if r["holds"] is holds]
+        told += [f"{words}: {', '.join(dict.fromkeys(names))}"] if names else []
+    return "; ".join(told)
+
+
+def _claim_cells(claim: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        claim["says"], claim_number(claim, "paper"), claim_number(claim, "ours"),
+        verdict_words(claim["holds"]), claim["found"], "" if claim["holds"] else claim["why"],
+    )  # fmt: skip
+
+
+def _numbers(told: Told) -> list[str]:
+    """Return a table per partition of what the labels took and where they ended; nothing without runs."""
+    parts = dict.fromkeys(row["partition"] for row in told["rows"] if "best_accuracy" in row)
+    lines: list[str] = []
+    for part in parts:
+        rows = [row for row in told["rows"] if row["partition"] == part]
+        columns = {head: [show(row) for row in rows] for head, show in _columns(rows).items()}
+        known = {head: cells for head, cells in columns.items() if set(cells) != {"-"}}
+        cells = zip((label(row["label"]) for row in rows), *known.values(), strict=True)
+        lines += ["", f"## {part}", "", *_sheet(["Method", *known], cells, 1, len(known))]
+    return lines
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the columns: what a cell has, by its head."""
+    heads: dict[str, Any] = {}
+    for place, each in enumerate(rows[0]["to"]):
+        heads[f"comms to {goal(each['target'])}"] = lambda row, at=place: _count(row["to"][at])
+    if rows[0]["target"] is not None and not rows[0]["to"]:
+        heads[f"comms to {goal(rows[0]['target'])}"] = _count
+    if rows[0]["target"] is not None:
+        for name in TAKEN[1:]:
+            heads[MEASURES[name].words] = lambda row, name=name: _value(row[name], name)
+    if any(row.get("forecast") for row in rows):
+        heads["comms, forecast"] = lambda row: _value((row["forecast"] or {}).get("communications"))
+    for name, head in (("accuracy", "final accuracy"), ("best_accuracy", "best")):
+        heads[head] = lambda row, name=name: "-" if row[name] is None else f"{100 * row[name]:.1f} %"
+    if all(row["accuracy"] is None for row in rows):  # nothing was trained
+        heads["response latency"] = lambda row: f"{row['response_latency_ms']:.1f} ms"
+        heads["waiting"] = lambda row: f"{row['waiting_ms']:.1f} ms"
+    heads["seeds"] = lambda row: str(row["seeds"])
+    return heads
+
+
+def _count(found: Mapping[str, Any]) -> str:
+    """Return communications with their range over seeds."""
+    value, spread = found["communications"], found["communications_range"]
+    if value is None:
+        return "not reached"
+    return f"{value:,.0f}" if spread[0] == spread[1] else f"{value:,.0f} ({spread[0]:,.0f}-{spread[1]:,.0f})"
+
+
+def _value(value: float | None, name: str = "") -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f} s" if name == "virtual_s" else f"{value:,.0f}"
+
+
+def _made(told: Told) -> str:
+    """Return how the numbers were made, in a sentence or two."""
+    runs, took = len(told["runs"]), duration(told["wall_s"])
+    if not runs:
+        return f"Made in {took}."
+    return f"Made by {runs} runs, {took} in all on one core each; `paper.json` has their digests."
+
+
+def _sheet(heads: Sequence[str], rows: Any, first: int, numbers: int = 2) -> list[str]:
+    """Return a Markdown table; so many columns from `first` on are numbers, aligned right."""
+    marks = ["---:" if first <= at < first + numbers else "---" for at in range(len(heads))]
+    lines = [_line(heads), _line(marks)]
+    return [*lines, *(_line([str(cell).replace("|", "\\|") for cell in row]) for row in rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

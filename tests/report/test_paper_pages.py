@@ -1,0 +1,78 @@
+"""Pages about the paper's items: a row per claim, its readings, numbers by target, and how they were made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.paper_pages import END, START, write_claims
+
+from hiflash.report.paper_pages import item_page, overview
+
+
+def claim(name: str, holds: bool | None, ours: float | None, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name, "says": f"{name} is so", "holds": holds, "paper": -10.0, "ours": ours,
+        "unit": "percent", "found": "a 9, b 10", "why": "because", "of": "", "reading": "", **more,
+    }  # fmt: skip
+
+
+def told(item: str, *claims: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "item": item, "title": "A title", "source": "Fig. 1", "command": f"hiflash paper run {item}",
+        "scale": "full", "changed": {}, "differences": ["Another."], "claims": list(claims), "rows": [],
+        "runs": [], "wall_s": 61.0, **more,
+    }  # fmt: skip
+
+
+def row(label: str, *communications: float | None) -> dict[str, Any]:
+    to = [
+        {"target": target, "communications": at, "communications_range": None if at is None else [at - 1, at]}
+        for target, at in zip((0.8, 0.9), communications, strict=True)
+    ]
+    return {
+        "partition": "noniid2", "label": label, "seeds": 2, "to": to, "target": 0.9, "client_steps": 1200.4,
+        "virtual_s": 30.2, "total_cost": None, "accuracy": 0.912, "best_accuracy": 0.93,
+    }  # fmt: skip
+
+
+def test_a_reading_stands_in_the_row_of_the_claim_that_it_repeats() -> None:
+    first = told("one", claim("a", False, 5.0), claim("b", None, None),
+                 claim("a_more", True, -3.0, of="a", reading="five edges"))  # fmt: skip
+    other = told("two", claim("a_again", False, 8.0, of="one/a", reading="epochs"))
+    lines = overview([first, other], "pages/{item}.md")
+    assert lines[2:] == [
+        "| [one](pages/one.md) | a is so | -10.0 % | does not | +5.0 % (a 9, b 10) | "
+        "holds: five edges (-3.0 %); does not: epochs (+8.0 %) | because |",
+        "| [one](pages/one.md) | b is so | -10.0 % | cannot tell | a 9, b 10 |  | because |",
+    ]
+
+
+def test_a_page_has_claims_figures_numbers_and_how_it_was_made() -> None:
+    runs = [{"name": "hifl-s0", "digest": "12"}]
+    page = item_page(told("one", claim("a", True, -9.0), rows=[row("hifl", 10, 20), row("fedavg", 30, None)],
+                          runs=runs), ["needs.png"])  # fmt: skip
+    assert "| a is so | -10.0 % | -9.0 % | holds | a 9, b 10 |  |" in page
+    assert "![A title](needs.png)" in page
+    assert "| Method | comms to 80% | comms to 90% | client steps | virtual time | final accuracy |" in page
+    assert "| HiFL | 10 (9-10) | 20 (19-20) | 1,200 | 30 s | 91.2 % | 93.0 % | 2 |" in page
+    assert "| FedAvg | 30 (29-30) | not reached |" in page
+    assert "Made by 1 runs, 1m 01s in all" in page
+    assert "Changed settings" not in page
+    assert "not the item as it ships" in item_page(told("one", changed={"seed": 3}))
+
+
+def test_the_table_goes_between_the_marks(tmp_path: Path) -> None:
+    page = tmp_path / "paper.md"
+    page.write_text(f"before\n{START}outdated{END}\nafter\n")
+    for _ in range(2):
+        write_claims([told("one", claim("a", True, 1.0), claim("b", None, None))], page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "2 claims, as written: 1 hold, 0 do not, 1 cannot be told." in text
+    assert (text.count("[one]"), text.count("outdated")) == (2, 0)
+
+
+def test_a_bar_in_a_cell_does_not_end_it() -> None:
+    assert "a\\|b is so" in item_page(told("one", claim("a|b", True, 1.0)))
