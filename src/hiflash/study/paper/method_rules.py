@@ -110,9 +110,9 @@ def mnist_communications() -> list[Claim[Runs]]:
               _fewest("hifl", two, ("fedavg", "hierfavg", "fedat")), why=MIXING),
         Claim("hifl_is_best_everywhere", "the same on every partition and for every target that HiFL reaches",
               _fewest_everywhere("hifl", ("iid", two, one), ("fedavg", "hierfavg", "fedat")),
-              unit="share of targets", why=MIXING),
+              unit="% of them", why=MIXING),
         Claim("needs_grow_with_heterogeneity", "what HiFL needs grows from IID to Non-IID(2) to Non-IID(1)",
-              _grows("hifl", ("iid", two, one)), unit="share of neighbours"),
+              _grows("hifl", ("iid", two, one)), unit="% in order"),
     ]  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def _fewest(ours: str, partition: str, rivals: tuple[str, ...]) -> Rule:
 
 
 def _fewest_everywhere(ours: str, partitions: tuple[str, ...], rivals: tuple[str, ...]) -> Rule:
-    """Return a rule: fewest for every target and partition. Our number is the share where that is so."""
+    """Return a rule: fewest for every target and partition. Our number is in how many of them, in percent."""
 
     def rule(runs: Runs) -> Found:
         found = [
@@ -242,7 +242,7 @@ def _fewest_everywhere(ours: str, partitions: tuple[str, ...], rivals: tuple[str
         if not found:
             return Found(None, None, f"{ours} reaches no target")
         told = f"fewest in {found.count(True)} of {len(found)} pairs of partition and target"
-        return Found(all_of(found), found.count(True) / len(found), told)
+        return Found(all_of(found), 100 * found.count(True) / len(found), told)
 
     return rule
 
@@ -256,7 +256,7 @@ def _grows(label: str, partitions: tuple[str, ...]) -> Rule:
             f"{part} {count_words(value)}" for part, value in zip(partitions, needs, strict=True)
         )
         pairs = [None if a is None or b is None else a < b for a, b in pairwise(needs)]
-        return Found(all_of(pairs), pairs.count(True) / len(pairs), told)
+        return Found(all_of(pairs), 100 * pairs.count(True) / len(pairs), told)
 
     return rule
 

@@ -45,11 +45,11 @@ def threshold_claims() -> list[Claim[Runs]]:
         Claim("inf_fluctuates", "a larger tau causes larger fluctuations of accuracy",
               steadier("tau-2", "tau-inf"), unit="times"),
         Claim("computing_rises", "a smaller tau costs less computing",
-              ordered(TAUS, "compute_cost"), unit="share of neighbours"),
+              ordered(TAUS, "compute_cost"), unit="% in order"),
         Claim("sending_rises", "a smaller tau costs less communication",
-              ordered(TAUS, "communications"), unit="share of neighbours"),
+              ordered(TAUS, "communications"), unit="% in order"),
         Claim("time_falls", "a smaller tau prolongs training",
-              ordered(TAUS, "virtual_s", rising=False), unit="share of neighbours",
+              ordered(TAUS, "virtual_s", rising=False), unit="% in order",
               why="a larger tau also needs more updates, and that eats what parallel edges save"),
     ]  # fmt: skip
 

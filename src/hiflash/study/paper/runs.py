@@ -197,7 +197,7 @@ def ordered(
 ) -> Rule:
     """Return a rule: a measure at the target rises (or falls) from each label to the next.
 
-    Our number is the share of neighbours in this order.
+    Our number is how many neighbours are in this order, in percent.
     """
 
     def rule(runs: Runs) -> Found:
@@ -207,7 +207,7 @@ def ordered(
         )
         pairs = pairwise(labels if rising else labels[::-1])
         right = [runs.less(first, second, partition, measure) for first, second in pairs]
-        return Found(all_of(right), right.count(True) / len(right), told)
+        return Found(all_of(right), 100 * right.count(True) / len(right), told)
 
     return rule
 

@@ -16,7 +16,7 @@ from hiflash.study.compare import Comparison, comparison_cells
 from hiflash.study.paper.claims import Judgement, judge
 from hiflash.study.paper.figures import draw_more
 from hiflash.study.paper.items import Item, Plan, load_item
-from hiflash.study.paper.other_rules import best_check
+from hiflash.study.paper.other_rules import BOUNDS_WHY, best_check
 from hiflash.study.paper.rows import rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.run_rules import point_label
@@ -222,7 +222,16 @@ def _theory(job: Job) -> Studied:
 
     study = saved(check_theory(plan, progress=told), job.folder)
     verdicts = [
-        Judgement(claim.name, f"{claim.source}: {claim.says}", claim.holds, None, None, "", claim.found, "")
+        Judgement(
+            claim.name,
+            f"{claim.source}: {claim.says}",
+            claim.holds,
+            None,
+            None,
+            "",
+            claim.found,
+            BOUNDS_WHY.get(claim.name, ""),
+        )
         for claim in study.claims
         if claim.source != "here"  # our own bounds: `hiflash theory` has them
     ]
