@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hiflash.cli.common import cells_options, pause_on_signal, print_paths, run_with_view
 from hiflash.cli.words import seeds
-from hiflash.errors import ConfigError
+from hiflash.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,19 +87,28 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _all(options: argparse.Namespace) -> int:
-    """Run every item; `--seeds` is for those that have seeds."""
+    """Run every item; `--seeds` is for those that have seeds. Items without data are named at the end."""
     from hiflash.study.paper.items import NAMES, load_item
 
-    told = []
+    told, missing = [], {}
     for name in NAMES:
         wanted = options.seeds is not None and load_item(name).has_seeds(options.scale)
         number = seeds(options.seeds) if wanted else None
-        found = _reproduced(options, name, number)
+        try:
+            found = _reproduced(options, name, number)
+        except DataError as error:
+            missing[name] = str(error)
+            continue
         told.append(found.to_json())
         if not options.json:
             _print(found)
     if options.json:
         print(json.dumps(told))
+    if missing:
+        first = next(iter(missing.values()))
+        raise DataError(
+            f"no data for {', '.join(missing)}; all other items are done. The first error:\n{first}"
+        )
     return 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import hiflash
 from hiflash.cli import main
-from hiflash.errors import ConfigError, Paused
+from hiflash.errors import ConfigError, DataError, Paused
 from hiflash.sim.observer import Observer, RunInfo
 from hiflash.study.cells import Cell
 from hiflash.study.paper import items
@@ -197,6 +197,24 @@ def test_a_training_goes_on_and_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
         )
         assert found.holds["decisions_shrink"] is not None
     assert seen == [1, 2]  # the second call trains nothing
+
+
+def test_all_goes_on_without_the_items_that_have_no_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = hiflash.reproduce("models", directory=tmp_path)
+
+    def only_models(name: str, *rest: Any, **more: Any) -> Any:
+        if name != "models":
+            raise DataError("mnist was not found")
+        return models
+
+    monkeypatch.setattr("hiflash.study.paper.study.reproduced", only_models)
+    assert main(["paper", "all", "--json", "--runs", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert [told["item"] for told in json.loads(out)] == ["models"]
+    assert "no data for js-lambda, latency, bounds" in err
+    assert "mnist was not found" in err
 
 
 @pytest.mark.parametrize(
