@@ -204,8 +204,8 @@ def test_all_goes_on_without_the_items_that_have_no_data(
 ) -> None:
     models = hiflash.reproduce("models", directory=tmp_path)
 
-    def only_models(name: str, *rest: Any, **more: Any) -> Any:
-        if name != "models":
+    def only_models(item: str, *rest: Any, **more: Any) -> Any:
+        if item != "models":
             raise DataError("mnist was not found")
         return models
 
