@@ -47,12 +47,12 @@ def write_item(name: str, folder: Path, pages: Path) -> None:
     """Write the page of an item with its figures, and its JSON."""
     told: dict[str, Any] = json.loads((folder / "paper.json").read_text())
     figures = [path for stem in load_item(name).figures for path in sorted(folder.rglob(f"{stem}.png"))]
-    names = [f"{name}-{path.stem}{'' if at == 0 else f'-{at}'}.png" for at, path in enumerate(figures)]
+    names = ["-".join([name, *path.relative_to(folder).with_suffix("").parts]) + ".png" for path in figures]
     for path, new in zip(figures, names, strict=True):
         shutil.copyfile(path, pages / new)
     page = item_page(told, names).replace("`paper.json`", f"[{name}.json]({name}.json)")
     (pages / f"{name}.md").write_text(f"{page}{_versions()}")
-    (pages / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
+    (pages / f"{name}.json").write_text(json.dumps(told) + "\n")
 
 
 def write_claims(items: list[dict[str, Any]], path: Path) -> None:
