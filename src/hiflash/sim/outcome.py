@@ -55,6 +55,7 @@ def result_of(
     reason: str,
     wall_s: float,
     path: Path | None,
+    made_by: list[dict[str, Any]],
 ) -> Result:
     """Return the result of a run that has ended for `reason`."""
     config, figures = federation.config, tally.figures()
@@ -96,6 +97,7 @@ def result_of(
         targets_stable=record.targets_stable,
         targets_interpolated=record.targets_interpolated,
         wall_s=wall_s,
+        made_by=made_by,
         warnings=record.signs(figures["rejections"]),
         agent=None if agent is None else agent.digest,
         path=path,
