@@ -22,8 +22,6 @@ def maker_blocks(made: Mapping[str, Made]) -> list[Block]:
     groups: dict[str, list[str]] = {}
     for run, makers in made.items():
         groups.setdefault(json.dumps(list(makers), sort_keys=True), []).append(run)
-    if not any(made.values()):
-        return []
     if len(groups) == 1:
         return [Words(f"{TITLE}: {_words(next(iter(made.values())))}.")]
     lines = [f"{_words(made[runs[0]])}: {_listed(runs)}" for runs in groups.values()]
