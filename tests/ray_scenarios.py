@@ -148,9 +148,10 @@ def same(folder: Path) -> None:
     ):
         one = run(model, directory=folder / f"{name}-local", **settings)
         assert_same_run(one, run(model, directory=folder / f"{name}-ray", executor="ray", **settings))
-    numbers = {"evaluate.clients": 0.2, "stop.metric": "rmse", "data": ROWS}
+    numbers = {"evaluate.clients": 0.2, "evaluate.validation": 0.1, "stop.metric": "rmse", "data": ROWS}
     one = run(make_linear_model, directory=folder / "rows-local", **numbers)
     assert one.clients["mean"] > 0
+    assert one.validation["best"] > 0
     assert_same_run(one, run(make_linear_model, directory=folder / "rows-ray", executor="ray", **numbers))
     (folder / "own_training.py").write_text(
         "def train(*task):\n    from tiny import train_named\n\n    return train_named(*task)\n"

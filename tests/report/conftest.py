@@ -79,3 +79,31 @@ _MEASURES = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_
 def _first(evaluations: list[dict[str, Any]], target: float) -> dict[str, Any] | None:
     reached = (e for e in evaluations if e["accuracy"] is not None and e["accuracy"] >= target)
     return next(({name: e[name] for name in _MEASURES} for e in reached), None)
+
+
+@pytest.fixture
+def with_validation() -> Callable[..., dict[str, Any]]:
+    """Return what gives a made-up result a validation set with accuracies of its own."""
+    return _with_validation
+
+
+def _with_validation(result: dict[str, Any], accuracies: tuple[float, ...]) -> dict[str, Any]:
+    rows = [
+        {**row, "validation_accuracy": accuracy, "validation_loss": 0.4}
+        for row, accuracy in zip(result["evaluations"], accuracies, strict=True)
+    ]
+    on_it = [{**row, "accuracy": row["validation_accuracy"]} for row in rows]
+    best = max(rows, key=lambda row: row["validation_accuracy"])
+    return {
+        **result,
+        "evaluations": rows,
+        "stop_set": "validation",
+        "validation": {
+            "share": 0.1,
+            "samples": 500,
+            "scores": {"accuracy": accuracies[-1], "loss": 0.4},
+            "best": best["validation_accuracy"],
+            "test_at_best": best["accuracy"],
+            "targets": {target: _first(on_it, float(target)) for target in result["targets"]},
+        },
+    }

@@ -86,6 +86,23 @@ def test_parts_of_asynchronous_methods_run_deployed(settings, tmp_path):
     assert np.isfinite(result.weights).all()
 
 
+def test_a_deployed_cloud_holds_the_validation_set_and_stops_on_it(tmp_path):
+    config = tiny_config(**settings_of("hierfavg"), **{"evaluate.validation": 0.2, "evaluate.every": 2})
+    whole = Inside(config, tmp_path / "whole").simulated()
+    target = whole.evaluations[2]["validation_accuracy"]
+    first = next(row for row in whole.evaluations if row["validation_accuracy"] >= target)
+    inside = Inside(config.with_settings({"stop.target": target}), tmp_path / "stopped")
+    deployed, simulated = inside.run(), inside.simulated()
+    assert deployed.stop_reason == simulated.stop_reason == f"target {target} reached on the validation set"
+    assert simulated.communications == first["communications"]
+    names = ("version", "accuracy", "validation_accuracy", "validation_loss")
+    reached = [[row[name] for name in names] for row in simulated.evaluations]
+    # Testing takes time, so a deployed cloud may go on a little before it knows.
+    assert [[row[name] for name in names] for row in deployed.evaluations][: len(reached)] == reached
+    assert deployed.validation["samples"] == 60
+    assert deployed.digest == replayed(inside)
+
+
 @pytest.mark.parametrize("codec", ["fp16", "int8", "topk"])
 def test_a_compressed_synchronous_run_has_the_simulators_digest(codec, tmp_path):
     config = tiny_config(**settings_of("hierfavg"), **{"wan.upload": codec, "wan.download": codec})
@@ -144,6 +161,7 @@ def test_a_snapshot_journal_forgets_and_still_ends_with_its_digest(tmp_path):
         ({"attack.kind": "sign_flip", "attack.share": 0.5}, "attack.kind"),
         ({"mobility.moves_per_s": 1.0}, "mobility"),
         ({"evaluate.clients": 0.2}, "evaluate.clients"),
+        ({"serve.data": "own", "evaluate.validation": 0.2}, "evaluate.validation holds back"),
         ({"serve.data": "own", "federation.association": "heterogeneity"}, "needs the labels"),
         ({"method": "fedavg", **SMALL, "serve.keep_client_updates": False}, "keep_client_updates"),
         ({"edge.clients_per_round": 1, "serve.keep_client_updates": False}, "keep_client_updates"),

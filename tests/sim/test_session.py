@@ -152,3 +152,53 @@ def test_many_updates_that_did_not_count_are_a_warning_and_a_few_are_none() -> N
     few.run(), many.run()
     assert few.warnings() == []
     assert many.warnings() == ["8,072 updates did not count: not finite (client.lr may be too large)"]
+
+
+def validated(tested: list[float], validation: list[float], target: float = 0.9) -> Session:
+    """Return a session with scripted accuracies on both sets."""
+    engine = Scripted(tested)
+
+    def evaluate(weights: Any) -> tuple[float, ...]:
+        place = engine.communications - 1
+        return tested[place], 0.5, validation[place], 0.25
+
+    return Session(engine, evaluate, Goals(1, target, validated=True))
+
+
+def test_the_validation_set_alone_ends_a_run() -> None:
+    run = validated([0.95, 0.95, 0.85, 0.7], [0.1, 0.75, 0.9, 0.95])
+    assert run.run() == "target 0.9 reached on the validation set"
+    assert len(run.evaluations) == 3
+    last = run.evaluations[-1]
+    assert (last["accuracy"], last["loss"]) == (0.85, 0.5)
+    assert (last["validation_accuracy"], last["validation_loss"]) == (0.9, 0.25)
+    tested = {goal: where and where["communications"] for goal, where in run.targets.items()}
+    assert tested == {"0.7": 1, "0.8": 1, "0.85": 1, "0.9": 1, "0.95": 1}
+    found = {goal: where and where["communications"] for goal, where in run.validation_targets.items()}
+    assert found == {"0.7": 2, "0.8": 3, "0.85": 3, "0.9": 3, "0.95": None}
+    assert run.status()["validation"] == {"scores": {"accuracy": 0.9}}
+    assert (run.latest, run.watched) == (0.85, 0.9)
+
+
+def test_a_run_may_end_on_the_validation_set_before_the_test_set_is_there() -> None:
+    run = validated([0.5, 0.8, 0.99], [0.5, 0.92, 0.99])
+    assert run.run() == "target 0.9 reached on the validation set"
+    assert run.targets["0.9"] is None
+    assert run.reached
+
+
+def test_a_restored_session_knows_what_the_validation_set_has_reached() -> None:
+    run = validated([0.1, 0.2], [0.8, 0.91])
+    run.run()
+    again = validated([0.1, 0.2], [0.8, 0.91])
+    assert not again.reached
+    again.restore(run.snapshot())
+    assert again.reached
+    assert again.validation_targets == run.validation_targets
+
+
+def test_without_a_validation_set_nothing_speaks_of_one() -> None:
+    run = session([0.1, 0.9], target=0.9)
+    assert run.run() == "target 0.9 reached"
+    assert not [name for name in (*run.evaluations[-1], *run.status()) if "validation" in name]
+    assert run.validation_targets == {}

@@ -161,6 +161,15 @@ def test_a_log_has_the_updates_and_evaluations_of_the_run(
     assert log.shares.sum(axis=1) == pytest.approx(1)
 
 
+def test_a_log_of_a_run_with_a_validation_set_has_its_accuracies(tmp_path: Path) -> None:
+    config = Config(method="hiflash", **SMALL, **{"cloud.threshold": "random", "evaluate.validation": 0.1})
+    result = hiflash.run(config, directory=tmp_path / "run")
+    data, spec = outline(config)
+    log = read_log(tmp_path / "run", data, spec)
+    assert log.evaluations == [(row["version"], row["validation_accuracy"]) for row in result.evaluations]
+    assert log.evaluations != [(row["version"], row["accuracy"]) for row in result.evaluations]
+
+
 def test_a_damaged_log_is_refused(
     calibrated: tuple[Path, hiflash.Calibration, dict[str, Any]], tmp_path: Path
 ) -> None:

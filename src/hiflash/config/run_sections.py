@@ -88,9 +88,14 @@ class MobilitySection(Section):
 
 
 class EvaluateSection(Section):
-    """When the global model is tested."""
+    """When and on which samples the global model is tested."""
 
     every: Count = setting(10, "communications between two evaluations")
+    validation: Annotated[float, Field(ge=0, lt=0.5)] = setting(
+        0.0,
+        "share of the training samples that no client gets: runs stop, and sweeps rank, by the metric on it; "
+        "0 is none, and the test set decides",
+    )
     clients: Annotated[float, Field(ge=0, le=0.9)] = setting(
         0.0, "share of every client's own samples that is held out, to test the final model on it; 0 is none"
     )

@@ -50,6 +50,8 @@ from hiflash.methods.registry import version
 __all__ = ["Config", "describe_keys", "inapplicable"]
 
 FILES = "federation.files"
+LATER = {"evaluate.validation": 0.0}
+"""Keys that came later. At these values they change nothing, so digests from before still hold."""
 BRINGING = ("method", "data.name", FILES)
 """Keys that bring settings of other keys with them."""
 
@@ -193,7 +195,7 @@ class Config(Section):
         decisive = {
             key: value
             for key, value in self.settings().items()
-            if key not in free and not key.startswith("serve.")
+            if key not in free and not key.startswith("serve.") and LATER.get(key) != value
         }
         if self.federation.files:  # what the files say decides, not where they are
             decisive[FILES] = content_digest(self.federation.files)

@@ -266,10 +266,12 @@ class MobilitySettings(TypedDict, total=False):
 
 
 class EvaluateSettings(TypedDict, total=False):
-    """The section `evaluate`: When the global model is tested."""
+    """The section `evaluate`: When and on which samples the global model is tested."""
 
     every: int
     """communications between two evaluations"""
+    validation: float
+    """share of the training samples that no client gets: runs stop, and sweeps rank, by the metric on it; 0 is none, and the test set decides"""
     clients: float
     """share of every client's own samples that is held out, to test the final model on it; 0 is none"""
 

@@ -163,17 +163,17 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
             engine, pool = self._federation.engine(_quiet), self._federation.pool
             if not isinstance(engine, Simulator) or pool is None:
                 raise ConfigError("staleness control needs an asynchronous method that trains")
-            evaluate = pool.evaluate
+            evaluate, validated = self._federation.evaluate, self._federation.validated
             self.simulator, self._learning = engine, None
         else:
             self.simulator, self._learning = surrogate_simulator(
                 config, self._data, self._spec, self.surrogate, config.seed
             )
-            evaluate = self._learning.evaluate
+            evaluate, validated = self._learning.evaluate, False  # it stands for the set that decides
         assert isinstance(self.simulator.cloud, AsyncCloud)  # noqa: S101  # the configuration was checked
         self._cloud = self.simulator.cloud
         self._cloud.policy = self._policy
-        goals = Goals(config.evaluate.every, float(config.stop.target))
+        goals = Goals(config.evaluate.every, float(config.stop.target), validated=validated)
         self.session = Session(self.simulator, evaluate, goals)
         self.simulator.start()
 
@@ -227,8 +227,8 @@ class StalenessEnv(gymnasium.Env[State, np.int64]):
         }
 
     def _accuracy(self) -> float:
-        evaluations = self.session.evaluations
-        return evaluations[-1]["accuracy"] if evaluations else 0.0
+        """Return the accuracy that decides: learners see the test set only where it is the one."""
+        return self.session.watched or 0.0
 
 
 class _ActionPolicy(Stateful):

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import DataError
 from .arrays import as_answers, as_labels, as_samples, same_dtype, stack_samples
 from .normalise import chunks, normalised, resolve
-from .split import BINS, quantile_bins, stratified_split
+from .split import BINS, quantile_bins, strata, stratified_split
 
 __all__ = ["Dataset"]
 
@@ -108,7 +108,7 @@ class Dataset:
                     f"{where}: {len(samples)} samples, {len(answers)} labels{owned}. "
                     "Give one label (and one group, if any) per sample."
                 )
-            train, test = stratified_split(_strata(answers), test_fraction, where)
+            train, test = stratified_split(strata(answers), test_fraction, where)
             samples_test, answers_test = samples[test], answers[test]
             samples, answers = samples[train], answers[train]
             owners = None if owners is None else owners[train]
@@ -178,13 +178,18 @@ class Dataset:
                 hasher.update(np.ascontiguousarray(array).data)
         return hasher.hexdigest()
 
-    def normalised(self, how: str = "auto") -> tuple[np.ndarray, np.ndarray]:
+    def normalised(
+        self, how: str = "auto", without: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return train and test as new float32 arrays, scaled by the training mean and deviation.
+
+        Mean and deviation are those of the training samples `without` the ones at these indices.
 
         `how` is `feature`, `global` (one number for all), `channel` or `none`. `auto` takes `feature` for
         tables, `channel` for images of several channels, and `global` for others. Token ids stay as they are.
         """
-        return normalised(self.x, self.x_test, resolve(how, self.x, f"dataset '{self.name}'"))
+        measured = self.x if without is None else np.delete(self.x, without, axis=0)
+        return normalised(self.x, self.x_test, resolve(how, self.x, f"dataset '{self.name}'"), measured)
 
     def _check_kinds(self) -> None:
         """Raise unless every field is of the kind that all other checks rely on."""
@@ -223,17 +228,6 @@ class Dataset:
                 f"{where}: {self.task} expects {' or '.join(wanted_x)} x and {' or '.join(wanted_y)} y, got "
                 f"{x.dtype} and {y.dtype}. Dataset.from_arrays converts them."
             )
-
-
-def _strata(answers: np.ndarray) -> np.ndarray:
-    """Return the classes that a test part takes its share of."""
-    if answers.dtype.kind == "f":
-        first = answers.reshape(len(answers), -1)[:, 0]
-        if len(first) >= 5 * BINS and np.isfinite(first).all():  # with fewer, a tenth could not be shared
-            return quantile_bins(first)
-    elif answers.ndim == 1:
-        return answers
-    return np.zeros(len(answers), np.int64)
 
 
 def _classes(*parts: np.ndarray) -> int:

@@ -38,15 +38,17 @@ def resolve(how: str, x: np.ndarray, where: str) -> str:
     return how
 
 
-def normalised(x: np.ndarray, x_test: np.ndarray, how: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return both parts as new arrays, scaled by the mean and deviation of `x`; `how` is a resolved one.
+def normalised(
+    x: np.ndarray, x_test: np.ndarray, how: str, measured: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return both parts as new arrays, scaled by mean and deviation of `measured`, or else of `x`.
 
-    Token ids stay whole numbers. `none` leaves every value as it is.
+    `how` is a resolved one. Token ids stay whole numbers. `none` leaves every value as it is.
     """
     if how == "none":
         kind = x.dtype if x.dtype.kind == "i" else np.float32
         return x.astype(kind), x_test.astype(kind)
-    mean, deviation = _statistics(x, how)
+    mean, deviation = _statistics(x if measured is None else measured, how)
     scaled = []
     for part in (x, x_test):
         out = np.empty(part.shape, np.float32)

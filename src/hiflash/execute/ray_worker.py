@@ -36,7 +36,7 @@ class Setup:
 
     `trainer` names a trainer that works on the machine that started the run. Ray serialises `make_model`:
     a built-in model as its name, a user's own model or training function as the user's code. `arrays` are x,
-    y, x_test and y_test; the test set has `test_size` samples, and those that clients hold out follow it.
+    y, x_test and y_test; the test set has `test_size` samples, and those held back or held out follow it.
     """
 
     trainer: str

@@ -1,4 +1,4 @@
-"""Tests of a model on the whole test set, in spans for many workers."""
+"""Tests of a model on whole sets of samples, in spans for many workers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,24 @@ class Tester:
     """The base of executors that test models on spans of the test set."""
 
     test_size: int
-    """Samples of the test set; the held-out samples of clients come after them."""
+    """Samples of the test set; those of the validation set and held-out ones of clients come after them."""
 
     def evaluate(self, weights: Weights) -> tuple[float, ...]:
         """Return the means of the task's sums over the whole test set, that of the loss last."""
-        tested = self.sums(weights, spans(self.test_size))
-        return tuple(sum(column) / self.test_size for column in zip(*tested, strict=True))
+        return self.means(weights, [self.test_size])[0]
+
+    def means(self, weights: Weights, sizes: Sequence[int]) -> list[tuple[float, ...]]:
+        """Return the means over each of several sets of these sizes: the test set and what follows it."""
+        firsts = [sum(sizes[:place]) for place in range(len(sizes))]
+        parts = [
+            [(first + start, first + stop) for start, stop in spans(size)]
+            for first, size in zip(firsts, sizes, strict=True)
+        ]
+        tested = iter(self.sums(weights, [span for part in parts for span in part]))
+        return [
+            tuple(sum(column) / size for column in zip(*(next(tested) for _ in part), strict=True))
+            for part, size in zip(parts, sizes, strict=True)
+        ]
 
     def sums(self, weights: Weights, parts: Sequence[tuple[int, int]]) -> list[tuple[float, ...]]:
         """Return the task's sums over each of some parts of the test set and of what follows it."""
@@ -28,5 +40,5 @@ class Tester:
 
 
 def spans(size: int) -> list[tuple[int, int]]:
-    """Return the spans of a test set of this size."""
+    """Return the spans of a set of this size."""
     return [(start, min(start + EVALUATION_SPAN, size)) for start in range(0, size, EVALUATION_SPAN)]

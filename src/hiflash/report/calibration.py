@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 from hiflash.control.surrogate.rehearsal import Rehearsal
 from hiflash.report.grid import Grid
 from hiflash.report.measures import MEASURES
+from hiflash.report.outcome import validated
 from hiflash.report.summary import Result, at_target
 from hiflash.report.units import goal, spread
 from hiflash.sim.result import Result as Real
@@ -56,7 +57,12 @@ def calibration_report(
 
 def taken(result: Result) -> Mapping[str, Any]:
     """Return the measures of a real run at the target, or at its end if it missed the target."""
-    return at_target(result, result["stop_target"]) or result
+    return _reached(result) or result
+
+
+def _reached(result: Result) -> Mapping[str, Any] | None:
+    """Return the measures at the target on the set that ended the run, which the surrogate stands for."""
+    return at_target(result, result["stop_target"], watched=validated([result]))
 
 
 def calibration_tables(report: Mapping[str, Any], width: int) -> list[Table]:
@@ -99,7 +105,7 @@ def _row(policy: str, results: Sequence[Real], rehearsals: Sequence[Sequence[Reh
     return {
         "policy": policy,
         "seeds": len(real),
-        "reached_real": fmean(at_target(number, number["stop_target"]) is not None for number in real),
+        "reached_real": fmean(_reached(number) is not None for number in real),
         "reached_surrogate": fmean(run.reached for runs in rehearsals for run in runs),
         **{
             name: _compared(

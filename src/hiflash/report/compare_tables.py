@@ -10,7 +10,7 @@ from hiflash.core.metrics import Metric
 from hiflash.report.grid import Grid
 from hiflash.report.measures import COSTS, MEASURES
 from hiflash.report.methods import label
-from hiflash.report.outcome import aim, mark, measure_of, metric_among, show
+from hiflash.report.outcome import aim, mark, measure_of, metric_among, show, validated
 from hiflash.report.summary import (
     Groups,
     Result,
@@ -29,6 +29,7 @@ __all__ = ["compare_tables"]
 Best = dict[str, tuple[float | None, Groups]]
 """The best mean of every column, and the labels that compete for it."""
 
+STOPPED_ON = "all numbers are of the test set; runs stopped on the validation set"
 _SECTIONS = ("communications", "client_steps", "virtual_s", "wan_bytes")
 # Totals of whole runs; a column with only zeros is left out.
 _WHOLE: dict[str, tuple[str, Callable[[float | None], str]]] = {
@@ -84,7 +85,9 @@ def _main(groups: Groups, rivals: Groups, target: float | None, where: str, *, d
         columns.append((MEASURES[measure].head, cells))
     columns.append(("reached", [_share(row) for row in rows.values()]))
     means = over_seeds(groups, "mean±deviation" if deviations else "mean")
-    return Grid(f"{where}: {ends}, {means}", "method", _names(groups), columns)
+    results = [cell for cells in groups.values() for cell in cells]
+    caption = STOPPED_ON if validated(results) and target is not None else None
+    return Grid(f"{where}: {ends}, {means}", "method", _names(groups), columns, caption)
 
 
 def _every(rivals: Groups, targets: Sequence[float], where: str) -> Grid:

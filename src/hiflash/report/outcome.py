@@ -18,6 +18,7 @@ __all__ = [
     "metric_among",
     "metric_of",
     "show",
+    "validated",
 ]
 
 
@@ -38,16 +39,27 @@ def best_name(metric: Metric) -> str:
     return f"best_{metric.name}"
 
 
-def final(result: Mapping[str, Any]) -> float | None:
-    """Return the metric at the last evaluation."""
+def validated(results: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether all results have a validation set, on which their runs stopped."""
+    return bool(results) and all(result.get("validation") for result in results)
+
+
+def final(result: Mapping[str, Any], *, watched: bool = False) -> float | None:
+    """Return the metric at the last evaluation: on the test set, or `watched`, on the validation set."""
     metric = metric_of(result)
-    value: float | None = result["accuracy"] if metric == ACCURACY else result["scores"][metric.name]
+    if watched:
+        value: float | None = result["validation"]["scores"][metric.name]
+    else:
+        value = result["accuracy"] if metric == ACCURACY else result["scores"][metric.name]
     return value
 
 
-def best_of(result: Mapping[str, Any]) -> float | None:
-    """Return the best value of the metric over all evaluations."""
-    value: float | None = result["best_accuracy"] if metric_of(result) == ACCURACY else result["best"]
+def best_of(result: Mapping[str, Any], *, watched: bool = False) -> float | None:
+    """Return the best metric over all evaluations: on the test set, or `watched`, on the validation set."""
+    if watched:
+        value: float | None = result["validation"]["best"]
+    else:
+        value = result["best_accuracy"] if metric_of(result) == ACCURACY else result["best"]
     return value
 
 

@@ -40,6 +40,7 @@ def flat(result: Result) -> dict[str, Any]:
         for name in ("mean", "std", "worst_tenth")
         if result.get("clients")
     }
+    row |= {f"validation_{name}": value for name, value in _validation(result).items()}
     row |= {f"staleness_{name}": result["staleness"][name] for name in ("mean", "max")}
     kinds = {
         "targets": "target",
@@ -50,3 +51,10 @@ def flat(result: Result) -> dict[str, Any]:
         for target, state in result.get(kind, {}).items():
             row |= {f"{prefix}_{target}_{name}": state[name] if state else None for name in COSTS}
     return row
+
+
+def _validation(result: Result) -> Mapping[str, Any]:
+    """Return the scalars and the last metrics on the validation set, if there is one."""
+    told = result.get("validation") or {}
+    numbers = {name: told[name] for name in ("samples", "best", "test_at_best") if told}
+    return {**numbers, **told.get("scores", {})}

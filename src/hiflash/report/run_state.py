@@ -30,7 +30,7 @@ class RunState:
     @property
     def reached(self) -> bool:
         """Whether the metric is at the target: such a run is over, even if it still writes its files."""
-        return self.target is not None and self.metric.reached(self.score, self.target)
+        return self.target is not None and self.metric.reached(self.watched, self.target)
 
     @property
     def metric(self) -> Metric:
@@ -43,6 +43,12 @@ class RunState:
         scores = self.latest.get("scores") or self.latest  # of a result, or of a report on its way
         value: float | None = scores.get(self.metric.name)
         return value
+
+    @property
+    def watched(self) -> float | None:
+        """The latest value of the metric on the set that ends the run."""
+        told = self.latest.get("validation")
+        return told["scores"].get(self.metric.name) if told else self.score
 
     @property
     def fraction(self) -> float | None:

@@ -6,9 +6,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hiflash.report.measures import COSTS
-from hiflash.report.outcome import best_name, best_of, easiest, final, metric_among, metric_of
+from hiflash.report.outcome import best_name, best_of, easiest, final, metric_among, metric_of, validated
 
 __all__ = [
+    "VALIDATION",
     "Groups",
     "Result",
     "all_targets",
@@ -32,6 +33,8 @@ Groups = dict[str, list[Result]]
 """The results of every seed by label."""
 
 POOLED = "pooled"
+VALIDATION = "validation_"
+"""Begins the names of numbers on the validation set."""
 
 
 def is_reference(result: Result) -> bool:
@@ -78,17 +81,22 @@ def all_targets(results: Iterable[Result]) -> list[float]:
     return sorted(targets, reverse=metric_among(results).better == "lower")
 
 
-def at_target(result: Result, target: float | None) -> Mapping[str, Any] | None:
-    """Return the measures when the target was reached, or None; without a target, those at the end."""
+def at_target(result: Result, target: float | None, *, watched: bool = False) -> Mapping[str, Any] | None:
+    """Return the measures when the target was reached, or None; without a target, those at the end.
+
+    The target is reached on the test set, or, if `watched`, on the validation set.
+    """
     if target is None:
         return result
-    targets: Mapping[str, Mapping[str, Any] | None] = result["targets"]
+    told = result["validation"] if watched else result
+    targets: Mapping[str, Mapping[str, Any] | None] = told["targets"]
     for text, reached in targets.items():
         if math.isclose(float(text), target):
             return reached
     # A run with another stop target may not list this one, but its evaluations show when it got there.
     metric = metric_of(result)
-    return next((e for e in result["evaluations"] if metric.reached(e[metric.name], target)), None)
+    name = f"{VALIDATION}{metric.name}" if watched else metric.name
+    return next((e for e in result["evaluations"] if metric.reached(e[name], target)), None)
 
 
 def target_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
@@ -106,13 +114,26 @@ def target_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 
 def seed_row(cells: Sequence[Result], target: float | None) -> dict[str, Any]:
-    """Return the statistics over the seeds of one configuration."""
-    reached = [state for state in (at_target(cell, target) for cell in cells) if state is not None]
-    row: dict[str, Any] = {"target": target, "seeds": len(cells), "reached": len(reached)}
+    """Return the statistics over the seeds of one configuration.
+
+    Where runs have a validation set, the same statistics on it begin with `validation_`.
+    """
+    row: dict[str, Any] = {"target": target, "seeds": len(cells), **_statistics(cells, target, watched=False)}
+    if validated(cells):
+        on_it = _statistics(cells, target, watched=True)
+        row |= {f"{VALIDATION}{name}": value for name, value in on_it.items()}
+    return row
+
+
+def _statistics(cells: Sequence[Result], target: float | None, *, watched: bool) -> dict[str, Any]:
+    states = (at_target(cell, target, watched=watched) for cell in cells)
+    reached = [state for state in states if state is not None]
+    row: dict[str, Any] = {"reached": len(reached)}
     metric = metric_among(cells)
-    row |= statistics(metric.name, [final(cell) for cell in cells])
-    row |= statistics(best_name(metric), [best_of(cell) for cell in cells])
-    row |= statistics("loss", [cell["loss"] for cell in cells])
+    row |= statistics(metric.name, [final(cell, watched=watched) for cell in cells])
+    row |= statistics(best_name(metric), [best_of(cell, watched=watched) for cell in cells])
+    losses = [(cell["validation"]["scores"] if watched else cell)["loss"] for cell in cells]
+    row |= statistics("loss", losses)
     for name in COSTS:
         row |= statistics(name, [state[name] for state in reached])
     return row

@@ -11,8 +11,8 @@ from hiflash.core.metrics import Metric
 from hiflash.report.grid import Grid
 from hiflash.report.measures import COSTS, MEASURES, Measure
 from hiflash.report.methods import label
-from hiflash.report.outcome import aim, best_name, measure_of, metric_among
-from hiflash.report.summary import Groups, Result, common_target, group, over_seeds, seed_row
+from hiflash.report.outcome import aim, best_name, measure_of, metric_among, validated
+from hiflash.report.summary import VALIDATION, Groups, Result, common_target, group, over_seeds, seed_row
 from hiflash.report.units import spread
 
 __all__ = ["by_point", "leaves", "setting", "shown", "sweep_rows", "sweep_tables"]
@@ -27,18 +27,25 @@ def by_point(results: Sequence[Result]) -> Groups:
 
 
 def sweep_rows(results: Sequence[Result], by: str) -> list[dict[str, Any]]:
-    """Return a row per point, the best first: `point`, and statistics at the target and at the end."""
+    """Return a row per point, the best first: `point`, and statistics at the target and at the end.
+
+    Where the runs have a validation set, it ranks the points, and the test set only reports.
+    """
     target, metric = common_target(results), metric_among(results)
     rows = [{"point": cells[0]["point"], **seed_row(cells, target)} for cells in by_point(results).values()]
-    return sorted(rows, key=lambda row: _rank(row, by, metric))
+    on = VALIDATION if validated(results) else ""
+    return sorted(rows, key=lambda row: _rank(row, by, metric, on))
 
 
-def _rank(row: Mapping[str, Any], by: str, metric: Metric) -> tuple[float, float, float]:
-    """Return a sort key: first the number of seeds without the target, then the mean."""
-    missing = row["seeds"] - row["reached"] if by in COSTS else 0
-    mean, sign = row[f"{by}_mean"], -1 if metric.better == "higher" else 1
+def _rank(row: Mapping[str, Any], by: str, metric: Metric, on: str) -> tuple[float, float, float]:
+    """Return a sort key: first the number of seeds without the target, then the mean.
+
+    `on` begins the names of the numbers that rank.
+    """
+    missing = row["seeds"] - row[f"{on}reached"] if by in COSTS else 0
+    mean, sign = row[f"{on}{by}_mean"], -1 if metric.better == "higher" else 1
     outcome = by in (metric.name, best_name(metric))
-    best = row[f"{best_name(metric)}_mean"] or 0.0
+    best = row[f"{on}{best_name(metric)}_mean"] or 0.0
     return (missing, float("inf") if mean is None else sign * mean if outcome else mean, sign * best)
 
 
@@ -47,6 +54,7 @@ def sweep_tables(results: Sequence[Result], by: str, width: int) -> list[Table]:
     rows = sweep_rows(results, by)
     target, metric = common_target(results), metric_among(results)
     ends = "at the end" if target is None else f"to {aim(target, metric)}"
+    on, where = (VALIDATION, " on the validation set") if validated(results) else ("", "")
     left = len(rows) - MOST
     caption = f"and {left} more in sweep.csv" if left > 0 else None
     rows = rows[:MOST]
@@ -54,16 +62,21 @@ def sweep_tables(results: Sequence[Result], by: str, width: int) -> list[Table]:
     columns = []
     for name in dict.fromkeys((by, best_name(metric))):
         measure = measure_of(name, metric)
-        columns.append((measure.head, [_cell(row, name, measure, deviation=True) for row in rows]))
-    columns.append(("reached", [Text(f"{row['reached']}/{row['seeds']}") for row in rows]))
+        columns.append((measure.head, [_cell(row, on + name, measure, deviation=True) for row in rows]))
+    columns.append(("reached", [Text(f"{row[f'{on}reached']}/{row['seeds']}") for row in rows]))
     columns += [
-        (MEASURES[name].head, [_cell(row, name, MEASURES[name], deviation=False) for row in rows])
+        (MEASURES[name].head, [_cell(row, on + name, MEASURES[name], deviation=False) for row in rows])
         for name in COSTS
         if name not in (by, "total_cost")
     ]
+    if on:
+        unit = measure_of(metric.name, metric)
+        tested = [_cell(row, metric.name, unit, deviation=True) for row in rows]
+        columns.append((f"test\n{metric.name}", tested))
     names = [Text(", ".join(shown(value) for value in row["point"].values())) for row in rows]
     head = ", ".join(leaves(list(rows[0]["point"])))
-    title = f"{setting(results)}: {ends}, by {measure_of(by, metric).words}, {over_seeds(by_point(results))}"
+    words = f"{ends}, by {measure_of(by, metric).words}{where}"
+    title = f"{setting(results)}: {words}, {over_seeds(by_point(results))}"
     return Grid(title, head, names, columns, caption, shortest=40).tables(width)
 
 

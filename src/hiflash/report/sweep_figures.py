@@ -16,7 +16,16 @@ from hiflash.report.bars import Bar, draw_bars
 from hiflash.report.canvas import FONT, INK, MUTED, new_figure, save, style
 from hiflash.report.curves import log_if_wide
 from hiflash.report.measures import COSTS
-from hiflash.report.outcome import best_name, best_of, final, mark, measure_of, metric_among, show
+from hiflash.report.outcome import (
+    best_name,
+    best_of,
+    final,
+    mark,
+    measure_of,
+    metric_among,
+    show,
+    validated,
+)
 from hiflash.report.summary import Groups, Result, at_target, common_target, known
 from hiflash.report.sweep import by_point, leaves, setting, shown, sweep_rows
 from hiflash.report.units import spread
@@ -44,6 +53,7 @@ def sweep_figure(results: Sequence[Result], by: str) -> Figure:
     keys = list(results[0]["point"])
     seeds = max(map(len, groups.values()))
     title = setting(results) + (f" (mean of {seeds} seeds)" if seeds > 1 else " (one seed)")
+    title += ", on the validation set" if validated(results) else ""
     draw = {1: _lines, 2: _maps}.get(len(keys), _bars)
     return draw(groups, keys, metrics, target, title)
 
@@ -182,7 +192,8 @@ def _bars(groups: Groups, keys: list[str], metrics: list[str], target: float | N
             cells = groups[json.dumps(point)]
             values = [scale * value for value in _values(cells, metric, target)]
             name = ", ".join(shown(value) for value in point.values())
-            best = show(task_metric.best(map(best_of, cells)), task_metric)
+            watched = validated(cells)
+            best = show(task_metric.best(best_of(cell, watched=watched) for cell in cells), task_metric)
             bars.append(Bar(name, _COLOUR, values, len(cells), f"not reached (best {best})"))
         unit = "count" if scale == 100 else measure.unit
         draw_bars(axes, bars, _axis(metric, target, task_metric), unit)
@@ -192,13 +203,20 @@ def _bars(groups: Groups, keys: list[str], metrics: list[str], target: float | N
 
 
 def _values(cells: Sequence[Result], metric: str, target: float | None) -> list[float]:
-    """Return the metric of every seed that has it."""
+    """Return the metric of every seed that has it, on the set that ranks the points."""
+    watched = validated(cells)
     if metric in COSTS:
-        states = [at_target(cell, target) for cell in cells]
+        states = [at_target(cell, target, watched=watched) for cell in cells]
         return [float(state[metric]) for state in states if state is not None and known(state[metric])]
     task_metric = metric_among(cells)
-    take = {task_metric.name: final, best_name(task_metric): best_of}.get(metric, lambda cell: cell[metric])
-    return [float(value) for value in map(take, cells) if value is not None and known(value)]
+    take = {task_metric.name: final, best_name(task_metric): best_of}.get(metric, _loss)
+    values = (take(cell, watched=watched) for cell in cells)
+    return [float(value) for value in values if value is not None and known(value)]
+
+
+def _loss(cell: Result, *, watched: bool) -> float | None:
+    value: float | None = (cell["validation"]["scores"] if watched else cell)["loss"]
+    return value
 
 
 def _task_metric(groups: Groups) -> Metric:

@@ -40,6 +40,7 @@ def run_table(result: Result) -> Table:
         metric.name: f"{show(final(result), metric)} (best {show(best_of(result), metric)})"
         if trained
         else "",
+        "validation": _validation(result),
         "metrics": _others(result),
         "clients": _clients(result),
         "targets": _targets(result, reached) if trained else "",
@@ -76,6 +77,17 @@ def _others(result: Result) -> str:
     return ", ".join(
         f"{name} {count(value)}" for name, value in result["scores"].items() if name != result["metric"]
     )
+
+
+def _validation(result: Result) -> str:
+    """Write the metric on the validation set, and that of the test set where this one was best."""
+    metric, told = metric_of(result), result.get("validation")
+    if not told:
+        return ""
+    last, best, test = (
+        show(value, metric) for value in (told["scores"][metric.name], told["best"], told["test_at_best"])
+    )
+    return f"{last} (best {best}, with {test} on the test set), {count(told['samples'])} samples"
 
 
 def _clients(result: Result) -> str:

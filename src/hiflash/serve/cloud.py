@@ -54,7 +54,7 @@ class Tests(Protocol):
     """Tests models beside the service."""
 
     async def evaluate(self, weights: Weights) -> Sequence[float]:
-        """Return the value of every metric on the test set."""
+        """Return the value of every metric on the test set, and on the validation set if there is one."""
         ...
 
     async def recall(self, weights: Weights) -> Sequence[float] | None:

@@ -80,6 +80,15 @@ def _held_out(config: Config) -> str | None:
     return "evaluate.clients tests on samples that only the clients have, and no call does that; leave it out"
 
 
+def _validation(config: Config) -> str | None:
+    if not config.evaluate.validation or config.serve.data != "own":
+        return None
+    return (
+        "evaluate.validation holds back training samples for the cloud, and here clients bring their own "
+        '(serve.data = "own"), which never leave them; leave it out'
+    )
+
+
 def _labels(config: Config) -> str | None:
     federation = config.federation
     needs = federation.association in ("heterogeneity", "data", "edge-iid", "edge-noniid")
@@ -98,5 +107,6 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _attack,
     _mobility,
     _held_out,
+    _validation,
     _labels,
 )

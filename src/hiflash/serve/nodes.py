@@ -23,6 +23,7 @@ from hiflash.serve.training import LocalTraining
 from hiflash.serve.ways import Inside, PlacedByCloud
 from hiflash.serve.wire import Malformed
 from hiflash.sim.federation import Federation
+from hiflash.sim.made_by import makers
 from hiflash.sim.outcome import result_of
 from hiflash.sim.result import Result
 from hiflash.weights import to_bytes
@@ -262,6 +263,7 @@ def _result(deployment: Deployment, service: CloudService, store: StateFolder) -
         reason=live.finished,
         wall_s=live.now,
         path=store.folder.path,
+        made_by=makers([]),
     )
 
 

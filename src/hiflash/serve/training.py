@@ -65,12 +65,12 @@ class LocalTests:
         self.federation = federation
 
     async def evaluate(self, weights: Weights) -> Sequence[float]:
-        """Return the value of every metric on the test set."""
+        """Return the value of every metric on the test set, and on the validation set if there is one."""
         return await _beside(lambda: self.federation.evaluate(weights))
 
     async def recall(self, weights: Weights) -> Sequence[float] | None:
-        """Return the accuracy on each class."""
-        return await _beside(lambda: self.federation.recall(weights))
+        """Return the accuracy on each class, of the set that decides while a run goes on."""
+        return await _beside(lambda: self.federation.watched_recall(weights))
 
 
 async def _beside(work: Callable[[], Made]) -> Made:

@@ -17,7 +17,7 @@ from hiflash.config import Config
 from hiflash.core.algorithms.algorithm import ClientAlgorithm, Steps
 from hiflash.core.attack import Attack, draw_malicious
 from hiflash.core.metrics import Metric, find_metric
-from hiflash.data import Dataset, Partition
+from hiflash.data import Dataset, Partition, training_part
 from hiflash.data.arrays import as_answers, as_samples
 from hiflash.errors import ConfigError, DataError
 from hiflash.execute.executor import RoundRules
@@ -31,8 +31,9 @@ from hiflash.sim.build import Materials, simulator
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
 from hiflash.sim.machines import StartModel, check_clusters, workload_of
-from hiflash.sim.population import Population, populate
+from hiflash.sim.population import Population, populate, validation_of
 from hiflash.sim.session import Engine
+from hiflash.sim.worker_arrays import worker_arrays
 from hiflash.weights import Spans, Spec
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Federation:
             workload = workload_of(self.config, int(self.population.examples[0]))
             steps, seed = self.config.stop.steps, self.config.seed
             return Centralized(self.start.weights, workload, self.pool, steps=steps, seed=seed, log=log)
-        recall = None if self.pool is None else self.recall
+        recall = None if self.pool is None else self.watched_recall
         materials = Materials(executor=self.pool, recall=recall, log=log)
         return simulator(self.config, self.population, self.start, materials)
 
@@ -86,11 +87,18 @@ class Federation:
         """Return the metric of the target and of the tables."""
         return find_metric(self.config.stop.metric, self.task.measured, self.task.name)
 
+    @property
+    def validated(self) -> bool:
+        """Return whether there is a validation set, whose metric decides while a run goes on."""
+        return self.pool is not None and len(self.population.validation) > 0
+
     def evaluate(self, weights: Weights) -> tuple[float, ...]:
-        """Return the value of every metric of the task on the test set."""
+        """Return the value of every metric on the test set, and on the validation set if there is one."""
         if self.pool is None:
             raise ConfigError('trainer "none" has no model to measure')
-        return self.task.results(self.pool.evaluate(weights))
+        sizes = [self.pool.test_size] + [len(self.population.validation)] * self.validated
+        means = self.pool.means(weights, sizes)
+        return tuple(value for part in means for value in self.task.results(part))
 
     def chance(self) -> float | None:
         """Return the metric of a model that always gives the same answer, None if unknown."""
@@ -102,11 +110,20 @@ class Federation:
 
     def recall(self, weights: Weights) -> tuple[float, ...]:
         """Return a model's accuracy on the test samples of each class; 0 for a class without samples."""
+        return self._recall(weights, validation=False)
+
+    def watched_recall(self, weights: Weights) -> tuple[float, ...]:
+        """Return the recall of each class that a cloud may look at: on the validation set if there is one."""
+        return self._recall(weights, validation=self.validated)
+
+    def _recall(self, weights: Weights, *, validation: bool) -> tuple[float, ...]:
         if self.pool is None or self.data is None:
             raise ConfigError('trainer "none" has no model to measure')
-        counts = np.bincount(self.data.y_test, minlength=self.data.classes)
-        ends = np.cumsum(counts).tolist()  # the workers' test set is in the order of the classes
-        tested = self.pool.sums(weights, list(pairwise([0, *ends])))
+        labels = self.data.y[self.population.validation] if validation else self.data.y_test
+        counts = np.bincount(labels, minlength=self.data.classes)
+        first = self.pool.test_size if validation else 0
+        ends = (first + np.cumsum(counts)).tolist()  # the workers' sets are in the order of the classes
+        tested = self.pool.sums(weights, list(pairwise([first, *ends])))
         return tuple(sums[0] / max(count, 1) for sums, count in zip(tested, counts.tolist(), strict=True))
 
     def client_sums(self, weights: Weights, clients: Sequence[int]) -> list[tuple[float, ...]]:
@@ -114,7 +131,8 @@ class Federation:
         if self.pool is None:
             raise ConfigError('trainer "none" has no model to measure')
         sizes = [len(part) for part in self.population.held_out]
-        ends = [self.pool.test_size + int(end) for end in np.cumsum([0, *sizes])]
+        first = self.pool.test_size + len(self.population.validation)
+        ends = [first + int(end) for end in np.cumsum([0, *sizes])]
         return self.pool.sums(weights, [(ends[client], ends[client + 1]) for client in clients])
 
     def close(self) -> None:
@@ -243,7 +261,7 @@ def _task(config: Config, data: Dataset | None) -> tuple[Dataset | None, Task]:
             raise ConfigError(f"data.task = {name} does not suit this data: {error}") from error
     task = tasks[name].build(config)
     if data is not None:
-        task = task.fitted(data, config.data.normalise)
+        task = task.fitted(training_part(data, validation_of(config, data)), config.data.normalise)
     metric = find_metric(config.stop.metric, task.measured, name)
     if config.stop.target != "none":
         metric.check_target(config.stop.target)
@@ -304,7 +322,7 @@ def _pool(
             f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
         )
     device = resolve_device(_device(config))
-    x_array, y_array, *tested = given or _arrays(config, data, population, task)
+    x_array, y_array, *tested = given or worker_arrays(config, data, population, task)
     x_array, y_array, indices = rules.attack.poison(x_array, y_array, population.split.indices, data.classes)
     arrays = (x_array, y_array, *tested)
     x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
@@ -332,19 +350,6 @@ def _pool(
         plugins += (config.client.function.rpartition(":")[0],)  # the workers look the function up there
     setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, plugins, own)
     return RayExecutor(setup, connect(config.ray.address, workers))
-
-
-def _arrays(config: Config, data: Dataset, population: Population, task: Task) -> list[np.ndarray]:
-    """Return samples and answers as the workers take them: training, and test with what clients hold out."""
-    x, x_test = data.normalised(config.data.normalise)
-    y, y_test = task.targets(data.y), task.targets(data.y_test)
-    if not data.numeric and data.y.ndim == 1:
-        by_class = np.argsort(data.y_test, kind="stable")  # each class is one span: see `recall`
-        x_test, y_test = x_test[by_class], y_test[by_class]
-    if population.held_out:
-        held = np.concatenate(population.held_out)  # after the test set, each client one span
-        x_test, y_test = np.concatenate([x_test, x[held]]), np.concatenate([y_test, y[held]])
-    return [x, y, x_test, y_test]
 
 
 def _round_rules(config: Config, local: Spans, trained: int) -> RoundRules:

@@ -11,6 +11,7 @@ from hiflash.sim.client_scores import client_scores
 from hiflash.sim.federation import Federation
 from hiflash.sim.record import Goals, Record, Tally
 from hiflash.sim.result import Result
+from hiflash.sim.validation_scores import validation_scores
 from hiflash.weights import digest
 
 __all__ = ["edges_of", "goals_of", "result_of"]
@@ -23,7 +24,12 @@ def goals_of(federation: Federation) -> Goals:
     aims = federation.pool is not None and config.cloud.schedule != "centralized"
     target = None if config.stop.target == "none" or not aims else config.stop.target
     return Goals(
-        config.evaluate.every, target, federation.chance(), federation.metric, federation.task.measured
+        config.evaluate.every,
+        target,
+        federation.chance(),
+        federation.metric,
+        federation.task.measured,
+        federation.validated,
     )
 
 
@@ -49,6 +55,7 @@ def result_of(
     reason: str,
     wall_s: float,
     path: Path | None,
+    made_by: list[dict[str, Any]],
 ) -> Result:
     """Return the result of a run that has ended for `reason`."""
     config, figures = federation.config, tally.figures()
@@ -66,6 +73,7 @@ def result_of(
         digest=digest(tally.weights),
         trainer=federation.trainer,
         stop_reason=reason,
+        stop_set=None if federation.pool is None else "validation" if federation.validated else "test",
         stop_target=None if federation.pool is None or config.stop.target == "none" else config.stop.target,
         parameters=federation.parameters,
         version=tally.version,
@@ -82,12 +90,14 @@ def result_of(
         scores=scores,
         best=metric.best(row[metric.name] for row in record.evaluations),
         chance=record.goals.chance,
+        validation=validation_scores(federation, record),
         clients=client_scores(federation, tally.weights, tally.clusters, tally.kept),
         evaluations=record.evaluations,
         targets=record.targets,
         targets_stable=record.targets_stable,
         targets_interpolated=record.targets_interpolated,
         wall_s=wall_s,
+        made_by=made_by,
         warnings=record.signs(figures["rejections"]),
         agent=None if agent is None else agent.digest,
         path=path,

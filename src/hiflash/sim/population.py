@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from hiflash.config import Config
 from hiflash.core.association.strategies import Clusters, js_per_edge
-from hiflash.data import Dataset, Partition, hold_out, label_counts, own_indices, partition
+from hiflash.data import (
+    Dataset,
+    Partition,
+    hold_back,
+    hold_out,
+    label_counts,
+    own_indices,
+    partition,
+    without_held,
+)
 from hiflash.data.federation import FederationData, read_federation
 from hiflash.errors import ConfigError
 from hiflash.seeding import rng
 from hiflash.sim.clusters import cluster_clients
 from hiflash.sim.resources import Resources, draw_resources
 
-__all__ = ["Population", "populate"]
+__all__ = ["Population", "populate", "validation_of"]
 
 EXAMPLES, FEATURES = 600, 28 * 28  # assumed for each client if there is no data, as in MNIST
 
@@ -28,7 +37,8 @@ class Population:
 
     In a flat method each of `clusters` has one client. `edge_clusters` are always the clusters of the edges.
     `labels` counts each client's samples by category (`Dataset.categories`). `held_out` has the samples of
-    each client that are not trained on; it is empty unless `evaluate.clients` is set.
+    each client that are not trained on; it is empty unless `evaluate.clients` is set. `validation` has the
+    samples that no client gets (`validation_of`).
     """
 
     examples: np.ndarray
@@ -40,6 +50,7 @@ class Population:
     resources: Resources
     measured: FederationData | None
     held_out: list[np.ndarray] = field(default_factory=list)
+    validation: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def js_per_edge(self, clusters: Clusters) -> list[float]:
         """Return the divergence of each edge's labels from those of all clients; empty without labels."""
@@ -51,7 +62,7 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
     clients = config.federation.clients
     features = FEATURES if data is None else int(np.prod(data.x.shape[1:]))
     measured = read_federation(config.federation.files) if config.federation.files else None
-    labels, held_out = None, list[np.ndarray]()
+    labels, held_out, validation = None, list[np.ndarray](), np.zeros(0, np.int64)
     if config.trainer == "none" and measured is not None and measured.held is not None:
         # Nothing is trained, so a dataset is asked for nothing but the shape of its samples.
         split = Partition([], 0.0, "given")
@@ -60,10 +71,12 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
         split = Partition([], 0.0, "none")
         examples = np.full(clients, EXAMPLES)
     elif config.cloud.schedule == "centralized":
-        split = Partition([np.arange(len(data.y))], 0.0, "pooled")
-        examples = np.array([len(data.y)])
+        validation = validation_of(config, data)
+        split = Partition([np.delete(np.arange(len(data.y)), validation)], 0.0, "pooled")
+        examples = np.array([len(split.indices[0])])
     else:
-        split = _split(config, data, indices)
+        validation = validation_of(config, data)
+        split = _split(config, data, indices, validation)
         if config.evaluate.clients:
             split, held_out = hold_out(split, config.evaluate.clients, rng(config.seed, "held out"))
         examples = np.array([len(part) for part in split.indices])
@@ -76,8 +89,16 @@ def populate(config: Config, data: Dataset | None, indices: Sequence[Any] | None
     edge_clusters = [[0]] if centralized else cluster_clients(config, resources, labels)
     clusters = [[client] for client in range(clients)] if config.federation.flat else edge_clusters
     return Population(
-        examples, features, clusters, edge_clusters, split, labels, resources, measured, held_out
+        examples, features, clusters, edge_clusters, split, labels, resources, measured, held_out, validation
     )
+
+
+def validation_of(config: Config, data: Dataset | None) -> np.ndarray:
+    """Return the training samples that no client gets: those of the validation set, if there is one."""
+    share = config.evaluate.validation
+    if not share or data is None:
+        return np.zeros(0, np.int64)
+    return hold_back(data, share, rng(config.seed, "validation"))
 
 
 def _check_partition(
@@ -101,22 +122,26 @@ def _check_partition(
         )
 
 
-def _split(config: Config, data: Dataset, indices: Sequence[Any] | None) -> Partition:
+def _split(config: Config, data: Dataset, indices: Sequence[Any] | None, validation: np.ndarray) -> Partition:
+    """Return the samples of every client; those of the validation set are nobody's."""
     clients = config.federation.clients
     if indices is None:
         stream = rng(config.seed, "partition")
         category, categories = data.categories()
-        return partition(
+        kept = np.delete(np.arange(len(data.y)), validation)
+        dealt = partition(
             config.data.partition,
-            category,
+            category[kept],
             clients,
             stream,
             classes=categories,
-            groups=data.groups,
+            groups=None if data.groups is None else data.groups[kept],
             config=config,
         )
+        return replace(dealt, indices=[kept[part] for part in dealt.indices])
     if len(indices) != clients:
         raise ConfigError(
             f"indices has {len(indices)} clients, federation.clients is {clients}; make them equal"
         )
-    return own_indices(indices, len(data.y))
+    own = own_indices(indices, len(data.y))
+    return without_held(own, validation, len(data.y)) if len(validation) else own

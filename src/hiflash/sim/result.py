@@ -81,6 +81,9 @@ class Result:
     scores: dict[str, float | None] = field(default_factory=dict)
     best: float | None = None
     chance: float | None = None
+    stop_set: str | None = "test"
+    validation: dict[str, Any] = field(default_factory=dict)
+    made_by: list[dict[str, Any]] = field(default_factory=list)
     clients: dict[str, Any] = field(default_factory=dict)
     client_metrics: dict[str, float] = field(default_factory=dict)
     agent: str | None = None

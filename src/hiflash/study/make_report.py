@@ -6,7 +6,6 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from hiflash.report.page.markdown import FIGURES, to_markdown
 from hiflash.report.page.sections import study_blocks
 from hiflash.report.page.shown import ShownStudy, rows_of
 from hiflash.report.units import duration
+from hiflash.sim.made_by import versions_of
 from hiflash.store.files import write_atomic
 from hiflash.study.shown_runs import find_runs
 
@@ -58,6 +58,7 @@ class Report:
                         {
                             "path": run.path,
                             **{name: run.result[name] for name in ("method", "seed", "digest", "wall_s")},
+                            "made_by": run.result.get("made_by", []),
                         }
                         for run in study.runs
                     ],
@@ -170,12 +171,7 @@ def _counted(studies: int) -> str:
 
 def _versions() -> list[str]:
     """Return what made the page; a page has no date, so the same runs give the same bytes."""
-    found = []
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
+    found = [f"{name} {version}" for name, version in versions_of(PACKAGES).items()]
     python = f"Python {platform.python_version()}"
     machine = f"{platform.system()} {platform.machine()}"
     return [f"Made by HiFlash {__version__} with {', '.join([python, *found])} on {machine}."]

@@ -13,6 +13,7 @@ from hiflash.data import Dataset
 from hiflash.data.federation import FederationData, is_remembered, remember
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.sim.federation import Federation, build
+from hiflash.sim.made_by import makers
 from hiflash.sim.observer import Audience, RunInfo
 from hiflash.sim.outcome import edges_of, goals_of, result_of
 from hiflash.sim.result import Result
@@ -159,6 +160,7 @@ def _go(
     With a folder everything is saved there.
     """
     config, identity = federation.config, _identity(federation)
+    made_by = makers([] if state is None else state.get("made_by", []))
     if state is not None:
         _check_identity(state["identity"], identity)
     about = RunInfo(_name(config, folder), config, folder.path if folder else None)
@@ -168,7 +170,9 @@ def _go(
     if folder is not None:
         hooks = replace(
             hooks,
-            checkpoint=lambda session: folder.save({"identity": identity, "session": session}),
+            checkpoint=lambda session: folder.save(
+                {"identity": identity, "made_by": made_by, "session": session}
+            ),
             checkpoint_s=config.checkpoint_s,
         )
     evaluate = None if federation.pool is None else federation.evaluate
@@ -191,6 +195,7 @@ def _go(
             reason=reason,
             wall_s=session.wall_s,
             path=about.directory,
+            made_by=made_by,
         )
         totals = {name: value for name, value in session.engine.totals().items() if name != "virtual_s"}
         hooks.log(result.virtual_s, "stop", {"reason": reason, "digest": result.digest, **totals})

@@ -12,6 +12,7 @@ from hiflash.data import Dataset
 from hiflash.errors import RunError
 from hiflash.methods.registry import make
 from hiflash.sim.population import populate
+from hiflash.sim.record import VALIDATION
 from hiflash.store.checksums import check_file
 from hiflash.weights import Spec
 
@@ -25,6 +26,7 @@ def read_log(path: Path, data: Dataset | None, spec: Spec) -> RunLog:
     config = Config.load(path / "config.toml")
     check_representable(config)
     shares, overall = edge_labels(populate(config, data, None, spec.size))
+    watched = f"{VALIDATION}accuracy" if config.evaluate.validation else "accuracy"
     granted: dict[int, tuple[int, int]] = {}
     updates: list[tuple[int, int, int]] = []
     evaluations: list[tuple[int, float]] = []
@@ -36,7 +38,8 @@ def read_log(path: Path, data: Dataset | None, spec: Spec) -> RunLog:
             elif row["event"] == "upload" and row["status"] == "applied":
                 updates.append((row["edge"], *granted[row["lease"]]))
             elif row["event"] == "evaluate":
-                evaluations.append((row["version"], row["accuracy"]))
+                # A surrogate stands for the set on which runs stop.
+                evaluations.append((row["version"], row[watched]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(f"{path}/events.jsonl is not the log of a run ({error}); run it again") from None
     # A model of the surrogate has two numbers for every edge, all of them learned.

@@ -16,6 +16,7 @@ from hiflash.report.compare_tables import compare_tables
 from hiflash.report.figures import run_figure
 from hiflash.report.methods import label
 from hiflash.report.page.blocks import Block, Cell, Heading, Items, Listing, Row, Sheet, Words, sheet_of
+from hiflash.report.page.makers import maker_blocks
 from hiflash.report.page.shown import ShownRun, ShownStudy
 from hiflash.report.page.svg import drawing
 from hiflash.report.summary import is_reference
@@ -67,7 +68,8 @@ def study_blocks(study: ShownStudy, number: int) -> list[Block]:
     drawings = (drawing(f"{anchor}-{name}", made, _CAPTIONS[name]) for name, made in _figures(study).items())
     blocks += [first, *drawings, *others]
     blocks.append(Heading("Repeat it", f"{anchor}-repeat", 3))
-    blocks += [_runs(study), *_commands(study.runs)]
+    made = {_below(run, study): run.result.get("made_by", []) for run in study.runs}
+    blocks += [_runs(study), *maker_blocks(made), *_commands(study.runs)]
     blocks.append(Heading("Configuration", f"{anchor}-configuration", 3))
     return [*blocks, *_differences(study), *_configurations(study)]
 

@@ -124,10 +124,11 @@ def _row(cell: Cell, result: Result, edges: dict[str, Any]) -> dict[str, Any]:
     applied = np.array(result.applied_per_edge)
     compute = weights.compute_weight * result.compute_cost
     send = weights.send_weight * result.send_cost
+    ended = result.validation["targets"] if result.validation else result.targets  # the set that ends runs
     return {
         **cell.tags,
         "seed": result.seed,
-        "reached": result.targets.get(str(result.stop_target)) is not None,
+        "reached": ended.get(str(result.stop_target)) is not None,
         "total_cost": result.total_cost,
         "compute_cost": compute,
         "send_cost": send,
