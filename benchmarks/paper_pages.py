@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from hiflash.report.paper_pages import item_page, overview
 from hiflash.study.paper.items import NAMES, load_item
 
 START, END = "<!-- claims -->", "<!-- end of claims -->"
-PACKAGES = ("numpy", "scipy", "torch")
 
 
 def main() -> None:
@@ -51,7 +48,7 @@ def write_item(name: str, folder: Path, pages: Path) -> None:
     for path, new in zip(figures, names, strict=True):
         shutil.copyfile(path, pages / new)
     page = item_page(told, names).replace("`paper.json`", f"[{name}.json]({name}.json)")
-    (pages / f"{name}.md").write_text(f"{page}{_versions()}")
+    (pages / f"{name}.md").write_text(page)
     (pages / f"{name}.json").write_text(json.dumps(told) + "\n")
 
 
@@ -65,11 +62,6 @@ def write_claims(items: list[dict[str, Any]], path: Path) -> None:
     words = f"{len(claims)} claims, as written: {hold} hold, {differ} do not, {unknown} cannot be told."
     table = "\n".join(overview(items, "paper/{item}.md"))
     path.write_text(f"{before}{START}\n\n{words}\n\n{table}\n\n{END}{after}")
-
-
-def _versions() -> str:
-    found = ", ".join(f"{name} {version(name)}" for name in ("hiflash", *PACKAGES))
-    return f"\nPython {platform.python_version()}, {found}; {platform.system()} on {platform.machine()}.\n"
 
 
 if __name__ == "__main__":

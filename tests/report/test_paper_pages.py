@@ -22,6 +22,7 @@ def told(item: str, *claims: dict[str, Any], **more: Any) -> dict[str, Any]:
         "item": item, "title": "A title", "source": "Fig. 1", "command": f"hiflash paper run {item}",
         "scale": "full", "changed": {}, "differences": ["Another."], "claims": list(claims), "rows": [],
         "runs": [], "wall_s": 61.0, **more,
+        "made_by": {"hiflash": "1", "system": "Linux", "machine": "x", "cores": 2},
     }  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def test_a_page_has_claims_figures_numbers_and_how_it_was_made() -> None:
     assert "| Method | comms to 80% | comms to 90% | client steps | virtual time | final accuracy |" in page
     assert "| HiFL | 10 (9-10) | 20 (19-20) | 1,200 | 30 s | 91.2 % | 93.0 % | 2 |" in page
     assert "| FedAvg | 30 (29-30) | not reached |" in page
-    assert "Made by 1 runs, 1m 01s in all" in page
+    assert "Made by 1 runs, 1m 01s in all, with HiFlash 1 on Linux x with 2 cores." in page
     assert "Changed settings" not in page
     assert "not the item as it ships" in item_page(told("one", changed={"seed": 3}))
 

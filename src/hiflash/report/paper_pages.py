@@ -7,6 +7,7 @@ from typing import Any
 
 from hiflash.report.measures import MEASURES
 from hiflash.report.methods import label
+from hiflash.report.page.makers import maker_words
 from hiflash.report.paper import claim_number, verdict_words
 from hiflash.report.units import duration, goal
 
@@ -126,9 +127,10 @@ def _value(value: float | None, name: str = "") -> str:
 def _made(told: Told) -> str:
     """Return how the numbers were made, in a sentence or two."""
     runs, took = len(told["runs"]), duration(told["wall_s"])
+    with_what = maker_words(told["made_by"])
     if not runs:
-        return f"Made in {took}."
-    return f"Made by {runs} runs, {took} in all on one core each; `paper.json` has their digests."
+        return f"Made in {took} with {with_what}."
+    return f"Made by {runs} runs, {took} in all, with {with_what}. `paper.json` has the digests of all runs."
 
 
 def _sheet(heads: Sequence[str], rows: Any, first: int, numbers: int = 2) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hiflash.report.page.blocks import Block, Items, Words
 
-__all__ = ["maker_blocks"]
+__all__ = ["maker_blocks", "maker_words"]
 
 NAMES = {"hiflash": "HiFlash", "python": "Python"}
 MACHINE = ("system", "machine", "cores")
@@ -29,10 +29,11 @@ def maker_blocks(made: Mapping[str, Made]) -> list[Block]:
 
 
 def _words(makers: Made) -> str:
-    return ", then, resumed, ".join(map(_maker, makers)) or "not recorded"
+    return ", then, resumed, ".join(map(maker_words, makers)) or "not recorded"
 
 
-def _maker(maker: Mapping[str, Any]) -> str:
+def maker_words(maker: Mapping[str, Any]) -> str:
+    """Return versions and machine in words."""
     versions = [f"{NAMES.get(name, name)} {value}" for name, value in maker.items() if name not in MACHINE]
     system, machine, cores = (maker.get(name) for name in MACHINE)
     return f"{', '.join(versions)} on {system} {machine} with {_cores(cores)}"

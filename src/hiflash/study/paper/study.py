@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config.settings import flatten
 from hiflash.errors import ConfigError
+from hiflash.sim.made_by import made_by
 from hiflash.sim.result import Result
 from hiflash.store.files import check_writable, write_atomic
 from hiflash.store.run_directory import check_name
@@ -60,6 +61,7 @@ class Reproduction:
             "rows": self.rows,
             "runs": self.runs,
             "wall_s": self.wall_s,
+            "made_by": made_by(),
         }
 
 
