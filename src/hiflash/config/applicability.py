@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hiflash.config.parts import key_readers, keys_of
+from hiflash.core.association.parts import BY_LABELS
 from hiflash.core.registry import readers
 from hiflash.methods.kinds import KINDS, kind_of
 from hiflash.methods.registry import is_own, usual_model, version
@@ -29,7 +30,11 @@ FLUCTUATION = Need(("resources.fluctuation",), ("on",))
 STEPS = Need(("client.algorithm",), ("sgd", "scaffold", "feddyn", "fednova"))  # a function takes its own
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
+NOISE_KEYS = ("privacy.noise", "privacy.delta", "privacy.unit")
+
 BASIC: dict[str, tuple[Need, ...]] = {
+    "privacy.delta": (Need(("privacy.noise",), ("gaussian",)),),
+    "privacy.group": (Need(("privacy.histograms",), ("group",)),),
     "federation.files": (FEDERATED,),
     "federation.association": (EDGES,),
     "federation.capacity": (EDGES,),
@@ -79,6 +84,10 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
     wanted_by = needs().get(key, ())
     if key == "cloud.momentum" and settings["cloud.schedule"] == "sync":  # a part in each schedule reads it
         wanted_by = (Need(("cloud.optimizer",), ("momentum",)),)
+    if key.startswith("privacy.") and (reason := _nobody_sees_histograms(settings)):
+        return reason
+    if key in NOISE_KEYS and settings["privacy.epsilon"] in ("auto", "off") and not _own_data(settings):
+        return "is about noise, and privacy.epsilon is no number here; give one, or leave it out"
     for need in wanted_by:
         if any(_meets(other, _value(other, settings), need.values) for other in need.keys):
             continue
@@ -99,6 +108,27 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
         here = " and ".join(json.dumps(settings[other]) for other in need.keys)
         return f"is for {' or '.join(need.keys)} = {wanted}, and here that is {here}; leave it out"
     return ""
+
+
+def _nobody_sees_histograms(settings: Mapping[str, Any]) -> str:
+    """Return why label histograms stay where they are; empty if somebody sees them."""
+    association = settings["federation.association"]
+    moving = settings["mobility.repair_s"] != "none" or any(
+        settings[f"mobility.{key}"] for key in ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")
+    )
+    sees = association in BY_LABELS or is_own("federation.association", association) or moving
+    if _own_data(settings) or (sees and not settings["federation.flat"]):
+        return ""
+    if settings["federation.flat"]:
+        return f"is about label histograms, and {settings['method']} has no edges that see them; leave it out"
+    return (
+        f'is about label histograms, and federation.association = "{association}" does not look at them; '
+        f"leave it out, or use {', '.join(BY_LABELS)}"
+    )
+
+
+def _own_data(settings: Mapping[str, Any]) -> bool:
+    return bool(settings["serve.data"] == "own")
 
 
 def _value(key: str, settings: Mapping[str, Any]) -> Any:

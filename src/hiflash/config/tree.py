@@ -34,6 +34,7 @@ from hiflash.config.run_sections import (
     EvaluateSection,
     MobilitySection,
     ModelSection,
+    PrivacySection,
     RaySection,
     ResourcesSection,
     ServeSection,
@@ -91,6 +92,7 @@ class Config(Section):
     data: DataSection = Field(default_factory=DataSection)
     model: ModelSection = Field(default_factory=ModelSection)
     cost: CostSection = Field(default_factory=CostSection)
+    privacy: PrivacySection = Field(default_factory=PrivacySection)
     ray: RaySection = Field(default_factory=RaySection)
     serve: ServeSection = Field(default_factory=ServeSection)
 
@@ -195,6 +197,8 @@ class Config(Section):
             for key, value in self.settings().items()
             if key not in free and not key.startswith("serve.")
         }
+        if (self.privacy.epsilon, self.privacy.histograms) == ("auto", "single"):  # nothing is hidden
+            decisive = {key: value for key, value in decisive.items() if not key.startswith("privacy.")}
         if self.federation.files:  # what the files say decides, not where they are
             decisive[FILES] = content_digest(self.federation.files)
         if "client.function" in decisive:  # its file may lie in another folder
