@@ -31,10 +31,12 @@ STEPS = Need(("client.algorithm",), ("sgd", "scaffold", "feddyn", "fednova"))  #
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
 NOISE_KEYS = ("privacy.noise", "privacy.delta", "privacy.unit")
+HISTOGRAMS = Need(("federation.association", "serve.data"), (*BY_LABELS, "own"))
 
 BASIC: dict[str, tuple[Need, ...]] = {
-    "privacy.delta": (Need(("privacy.noise",), ("gaussian",)),),
-    "privacy.group": (Need(("privacy.histograms",), ("group",)),),
+    **{f"privacy.{key}": (HISTOGRAMS,) for key in ("epsilon", "noise", "unit", "histograms")},
+    "privacy.delta": (HISTOGRAMS, Need(("privacy.noise",), ("gaussian",))),
+    "privacy.group": (HISTOGRAMS, Need(("privacy.histograms",), ("group",))),
     "federation.files": (FEDERATED,),
     "federation.association": (EDGES,),
     "federation.capacity": (EDGES,),
@@ -84,10 +86,11 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
     wanted_by = needs().get(key, ())
     if key == "cloud.momentum" and settings["cloud.schedule"] == "sync":  # a part in each schedule reads it
         wanted_by = (Need(("cloud.optimizer",), ("momentum",)),)
-    if key.startswith("privacy.") and (reason := _nobody_sees_histograms(settings)):
-        return reason
-    if key in NOISE_KEYS and settings["privacy.epsilon"] in ("auto", "off") and not _own_data(settings):
-        return "is about noise, and privacy.epsilon is no number here; give one, or leave it out"
+    if key.startswith("privacy."):
+        if _clients_move(settings):  # joins and repairs look at labels, whatever the association does
+            wanted_by = tuple(need for need in wanted_by if need is not HISTOGRAMS)
+        if key in NOISE_KEYS and _no_noise(settings):
+            return "is about noise, and privacy.epsilon is no number here; give one, or leave it out"
     for need in wanted_by:
         if any(_meets(other, _value(other, settings), need.values) for other in need.keys):
             continue
@@ -110,25 +113,16 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
     return ""
 
 
-def _nobody_sees_histograms(settings: Mapping[str, Any]) -> str:
-    """Return why label histograms stay where they are; empty if somebody sees them."""
-    association = settings["federation.association"]
-    moving = settings["mobility.repair_s"] != "none" or any(
-        settings[f"mobility.{key}"] for key in ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")
-    )
-    sees = association in BY_LABELS or is_own("federation.association", association) or moving
-    if _own_data(settings) or (sees and not settings["federation.flat"]):
-        return ""
-    if settings["federation.flat"]:
-        return f"is about label histograms, and {settings['method']} has no edges that see them; leave it out"
-    return (
-        f'is about label histograms, and federation.association = "{association}" does not look at them; '
-        f"leave it out, or use {', '.join(BY_LABELS)}"
-    )
+def _clients_move(settings: Mapping[str, Any]) -> bool:
+    rates = ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")
+    moving = settings["mobility.repair_s"] != "none" or any(settings[f"mobility.{key}"] for key in rates)
+    return moving and not settings["federation.flat"]
 
 
-def _own_data(settings: Mapping[str, Any]) -> bool:
-    return bool(settings["serve.data"] == "own")
+def _no_noise(settings: Mapping[str, Any]) -> bool:
+    """Return whether no client adds noise: clients with data of their own do by default."""
+    epsilon = settings["privacy.epsilon"]
+    return epsilon == "off" or (epsilon == "auto" and settings["serve.data"] != "own")
 
 
 def _value(key: str, settings: Mapping[str, Any]) -> Any:
