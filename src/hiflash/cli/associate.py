@@ -28,6 +28,9 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--sweep", metavar="NUMBERS", help="values of lambda, e.g. 0,50,...,1000")
     command.add_argument(
+        "--histograms", metavar="FOLDER", help="associate by what clients sent (hiflash histogram)"
+    )
+    command.add_argument(
         "--epsilons", metavar="NUMBERS", help="the price of privacy.epsilon at these values, e.g. 0.1,1,inf"
     )
     command.add_argument(
@@ -50,13 +53,19 @@ def _associate(options: argparse.Namespace) -> int:
     from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
     from hiflash.study.associate import AssociationStudy, associate, chosen_strategies
+    from hiflash.study.histograms import with_histograms
     from hiflash.study.private_association import DRAWS, PrivacyStudy, price_of_privacy
 
+    by_sent = None if options.histograms is None else "heterogeneity"  # whatever a node's file names
     config, strategies = chosen_strategies(
-        options.config, options.strategy, options.sweep or (), options.settings
+        options.config, options.strategy or by_sent, options.sweep or (), options.settings
     )
     if options.out is not None:
         _check_out(Path(options.out), strategies, swept=bool(options.sweep))
+    if options.histograms is not None:
+        if options.epsilons is not None:
+            raise ConfigError("--histograms have their noise already; leave out --epsilons")
+        config, options.federation = with_histograms(config, options.histograms)
     private = options.epsilons is not None or not isinstance(config.privacy.epsilon, str)
     _check_privacy(options, strategies, private=private)
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")

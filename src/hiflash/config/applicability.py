@@ -116,13 +116,13 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
 def _clients_move(settings: Mapping[str, Any]) -> bool:
     rates = ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")
     moving = settings["mobility.repair_s"] != "none" or any(settings[f"mobility.{key}"] for key in rates)
-    return moving and not settings["federation.flat"]
+    return bool(moving and not settings["federation.flat"])
 
 
 def _no_noise(settings: Mapping[str, Any]) -> bool:
     """Return whether no client adds noise: clients with data of their own do by default."""
     epsilon = settings["privacy.epsilon"]
-    return epsilon == "off" or (epsilon == "auto" and settings["serve.data"] != "own")
+    return bool(epsilon == "off" or (epsilon == "auto" and settings["serve.data"] != "own"))
 
 
 def _value(key: str, settings: Mapping[str, Any]) -> Any:
