@@ -42,8 +42,8 @@ def write_histogram(
     chosen, path = config if isinstance(config, Config) else Config.load(config), Path(path)
     if chosen.serve.data != "own":
         raise ConfigError(
-            'clients with data of their own send a histogram: set serve.data = "own"; in a simulation, hiflash '
-            "associate shows what noise costs"
+            'clients with data of their own send a histogram: set serve.data = "own"; in a simulation, '
+            "hiflash associate shows what noise costs"
         )
     if not 0 <= client < chosen.federation.clients:
         raise ConfigError(

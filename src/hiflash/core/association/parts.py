@@ -127,7 +127,8 @@ def _greedy(
         reachable = group_reach(reachable, groups)
         most = None if most is None else _groups_of(most, groups, config.federation.edges)
     target = config.federation.target_distribution
-    problem = Problem(latency_ms, labels, weight, _target(labels, target), reachable, most)
+    unit = "client" if groups is None else "group"
+    problem = Problem(latency_ms, labels, weight, _target(labels, target), reachable, most, unit)
     return expand(associate(problem, scene.stream, scene.progress), groups)
 
 
