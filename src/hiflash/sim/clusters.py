@@ -48,11 +48,12 @@ def cluster_clients(
             f"the association {federation.association} puts {largest} clients on one edge, and "
             f"federation.capacity is {federation.capacity}; raise it, or use the association heterogeneity"
         )
+    fewer = "" if groups is None else "a smaller privacy.group "
     for edge, cluster in enumerate(clusters):
         if not cluster:
             raise ConfigError(
                 f"the association {federation.association} leaves edge {edge} without a client; "
-                "use fewer federation.edges, or a larger federation.reach"
+                f"use fewer federation.edges, {fewer}or a larger federation.reach"
             )
     return clusters
 

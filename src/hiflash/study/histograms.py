@@ -113,7 +113,8 @@ def with_histograms(config: Config, folder: str | Path) -> tuple[Config, Federat
 def _own_counts(config: Config, client: int, data: str) -> Counts:
     """Return the exact histogram of a client's own samples."""
     reference, _ = outline(config)
-    if reference is None or reference.task != "classification":
+    tasks = {config.data.task, "classification" if reference is None else reference.task}
+    if reference is None or not tasks <= {"auto", "classification"}:
         raise ConfigError("a label histogram counts classes, and the data of this configuration has none")
     where, (x, y) = f"samples of client {client}", read_samples(data, client)
     task = reference.task

@@ -19,49 +19,54 @@ Groups = list[list[int]]
 
 
 def form_groups(latency_ms: Floats, size: int, reachable: Mask | None = None) -> Groups:
-    """Return groups of at least `size` clients that are near the same edge and similarly fast there.
+    """Return groups of `size` clients that are near the same edge and similarly fast there.
 
-    Every client goes to its nearest edge. While an edge has some clients but fewer than `size`, the one with
-    the fewest gives them to their next nearest. Then each edge cuts its clients, by latency, into groups of
-    sizes that differ by at most one. Every edge that a group is formed at reaches all of it.
+    Every client goes to its nearest edge, and each edge cuts its clients, by latency, into groups. Those who
+    are left go on to their next nearest edges, away from the edge with the fewest of them, until so many have
+    met at one that they are a group. The last ones, too few for a group, join groups near them. An edge where
+    a group was formed reaches all of it.
     """
     edges, clients = latency_ms.shape
     if clients < size:
         raise ConfigError(f"{clients} clients are no group of {size}; lower privacy.group")
     far = latency_ms if reachable is None else np.where(reachable, latency_ms, np.inf)
-    still = np.ones(edges, np.bool_)
-    near: Ints = far.argmin(axis=0)
-    while True:
-        sizes = np.bincount(near, minlength=edges)
-        small = np.flatnonzero((sizes > 0) & (sizes < size))
-        if not len(small):
-            break
-        edge = int(small[sizes[small].argmin()])
-        still[edge] = False
-        moving = np.flatnonzero(near == edge)
-        there = np.where(still[:, None], far[:, moving], np.inf)
-        if not np.isfinite(there).any(axis=0).all():
-            client = int(moving[~np.isfinite(there).any(axis=0)][0])
-            raise ConfigError(
-                f"client {client} finds no group of {size}: no edge that reaches it is near so many; "
-                "lower privacy.group, or let more edges reach it"
-            )
-        near[moving] = there.argmin(axis=0)
     groups: Groups = []
-    for edge in range(edges):
-        own = np.flatnonzero(near == edge)
-        if len(own):
-            order = own[np.argsort(far[edge, own], kind="stable")]
-            groups += [sorted(part.tolist()) for part in np.array_split(order, len(own) // size)]
-    return groups
+    at: list[int] = []  # the edge where each group was formed
+    left, still = np.arange(clients), np.ones(edges, np.bool_)
+    while still.any() and len(left):
+        there = np.where(still[:, None], far[:, left], np.inf)
+        near: Ints = np.where(np.isfinite(there).any(axis=0), there.argmin(axis=0), -1)
+        full = [edge for edge in np.flatnonzero(still).tolist() if (near == edge).sum() >= size]
+        for edge in full:
+            own = left[near == edge]
+            own = own[np.argsort(far[edge, own], kind="stable")]
+            whole = len(own) // size
+            groups += [sorted(part.tolist()) for part in np.array_split(own[: whole * size], whole)]
+            at += [edge] * whole
+        left = np.setdiff1d(left, [client for group in groups for client in group])
+        if not full:
+            sizes = np.bincount(near[near >= 0], minlength=edges)
+            still[int(np.where(still, sizes, clients + 1).argmin())] = False
+    _join(groups, at, left.tolist(), far, size)
+    return [sorted(group) for group in groups]
+
+
+def _join(groups: Groups, at: Sequence[int], left: Sequence[int], far: Floats, size: int) -> None:
+    """Let the last clients join groups: at the nearest edge that has one, the smallest there."""
+    for client in left:
+        choices = [(float(far[edge, client]), len(groups[index]), index) for index, edge in enumerate(at)]
+        nearest = min(choices, default=(np.inf, 0, 0))
+        if not np.isfinite(nearest[0]):
+            raise ConfigError(
+                f"client {client} finds no group of {size}: no edge that reaches it is near so many; lower "
+                "privacy.group, or let more edges reach it"
+            )
+        groups[nearest[2]].append(client)
 
 
 def group_latency_ms(latency_ms: Floats, groups: Sequence[Sequence[int]]) -> Floats:
-    """Return the latency of every group at every edge: the mean of its clients.
-
-    COST is that of one client. If a group joins as one, the mean cost of its clients has their mean latency.
-    """
-    return np.stack([latency_ms[:, list(group)].mean(axis=1) for group in groups], axis=1)
+    """Return the latency of every group at every edge: that of its slowest client, as the edge's is."""
+    return np.stack([latency_ms[:, list(group)].max(axis=1) for group in groups], axis=1)
 
 
 def group_reach(reachable: Mask | None, groups: Sequence[Sequence[int]]) -> Mask | None:
