@@ -31,10 +31,10 @@ _PANELS: tuple[tuple[str, Value], ...] = (
 
 def privacy_table(study: PrivacyStudy) -> Table:
     """Return a table with a row per epsilon for single histograms and for groups, the given one in bold."""
-    draws, title = max(row.draws for row in study.rows), f"{study.title}, {study.rows[0].strategy}"
+    draws = max(row.draws for row in study.rows)
     table = new_table(
-        f"{title}: {_rules(study)}",
-        f"mean and standard deviation over {draws} draws of the noise; JS by the true labels",
+        f"{study.title}: association {study.rows[0].strategy} under privacy",
+        f"{_rules(study)};\nmean and deviation of {draws} draws; JS by the true labels",
     )
     for head in ("histograms", "epsilon", "total JS", "latency\nms", "waiting\nms"):
         side: Literal["left", "right"] = "left" if head == "histograms" else "right"
