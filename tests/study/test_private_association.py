@@ -62,6 +62,18 @@ def test_the_command_shows_a_table_json_and_a_figure(
     assert "Laplace noise that hides any one sample" in said
 
 
+def test_a_call_gives_the_numbers_of_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = [*SMALL, "--privacy.epsilon=1", "--epsilons=0.1,1", f"--runs={tmp_path}", "--name=there"]
+    assert main(["associate", *words, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    small = {"clients": 30, "edges": 5}
+    study = hiflash.price_of_privacy(
+        federation=small, privacy={"epsilon": 1.0}, epsilons=[0.1, 1], draws=3, directory=tmp_path / "here"
+    )
+    assert study.to_json() == said
+    assert {path.name for path in study.files} == {path.name for path in (tmp_path / "there").iterdir()}
+
+
 def test_epsilons_are_numbers_or_inf() -> None:
     assert parse_epsilons("0.1, 3,inf") == [0.1, 3.0, float("inf")]
 
@@ -69,9 +81,9 @@ def test_epsilons_are_numbers_or_inf() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--epsilons", "0,1"], "--epsilons must be numbers > 0"),
-        (["--epsilons", "one"], "--epsilons must be numbers > 0"),
-        (["--epsilons", "1", "--draws", "0"], "--draws must be"),
+        (["--epsilons", "0,1"], "epsilons must be numbers > 0"),
+        (["--epsilons", "one"], "epsilons must be numbers > 0"),
+        (["--epsilons", "1", "--draws", "0"], "draws must be"),
         (["--draws", "3"], "give --epsilons or --privacy.epsilon"),
         (["--epsilons", "1", "--sweep", "0,1"], "give one"),
         (["--epsilons", "1", "--strategy", "heterogeneity,data"], "one strategy"),

@@ -44,9 +44,10 @@ def _histogram(options: argparse.Namespace) -> int:
     if release is None:
         told = 'the exact histogram (privacy.epsilon = "off")'
     else:
-        delta = f", delta {release.delta:g}" if release.delta else ""
-        hidden = "any one sample" if release.unit == "sample" else "the whole histogram"
-        told = f"histogram with {release.noise} noise that hides {hidden}, epsilon {release.epsilon:g}{delta}"
+        delta = f", delta {release['delta']:g}" if release["delta"] else ""
+        hidden = "any one sample" if release["unit"] == "sample" else "the whole histogram"
+        told = f"histogram with {release['noise']} noise that hides {hidden}, "
+        told += f"epsilon {release['epsilon']:g}{delta}"
     print(f"client {number}: {told}", file=sys.stderr)
     print(options.out)
     return 0

@@ -32,8 +32,8 @@ MOST_BYTES = 10_000_000
 
 def write_histogram(
     config: Config | str | Path | None, client: int, data: str, path: str | Path
-) -> Release | None:
-    """Write the label histogram of a deployed client for whoever associates, and return how it is protected.
+) -> dict[str, Any] | None:
+    """Write the label histogram of a deployed client, with noise; return the noise, None if it is exact.
 
     The noise is that of `privacy.*`, on by default, from the operating system. `data` are the client's own
     samples as in `hiflash client`. A file that exists is not replaced: fresh noise on the same labels would
@@ -59,7 +59,7 @@ def write_histogram(
     rules = None if release is None else asdict(release)
     told = {"format": FORMAT, "client": client, "release": rules, "counts": counts.tolist()}
     write_atomic(path, json.dumps(told) + "\n", mode=0o600)
-    return release
+    return rules
 
 
 def read_histograms(folder: str | Path) -> Counts:

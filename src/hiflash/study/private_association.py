@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -25,13 +25,19 @@ from hiflash.core.association.strategies import (
     mean_of_peopled,
     waiting_per_edge_ms,
 )
+from hiflash.data.federation import FederationData
 from hiflash.errors import ConfigError
 from hiflash.privacy.histograms import histogram_charge
 from hiflash.sim.clusters import cluster_clients, send_s
 from hiflash.sim.federation import survey
 from hiflash.sim.population import Population
 from hiflash.store.files import write_atomic
-from hiflash.study.cells import saved
+from hiflash.study.arguments import check_arguments
+from hiflash.study.associate import chosen_strategies
+from hiflash.study.cells import saved, split_own
+
+if TYPE_CHECKING:
+    from hiflash.config.typed import DataSettings, FederationSettings, ModelSettings, Settings
 
 __all__ = ["DRAWS", "EPSILONS", "PrivacyRow", "PrivacyStudy", "parse_epsilons", "price_of_privacy"]
 
@@ -93,41 +99,35 @@ class PrivacyStudy:
 
 
 def price_of_privacy(
-    config: Config,
+    config: Config | str | Path | None = None,
     *,
     epsilons: Sequence[float] | str = (),
     draws: int = DRAWS,
     directory: str | Path | None = None,
     progress: Callable[[str, int], None] | None = None,
+    data: DataSettings | Mapping[str, Any] | None = None,
+    model: ModelSettings | Mapping[str, Any] | None = None,
+    federation: FederationData | FederationSettings | Mapping[str, Any] | None = None,
+    **settings: Unpack[Settings],
 ) -> PrivacyStudy:
-    """Return total JS and latency against epsilon, and save them if there is a `directory`.
+    """Return an association's total JS and latency against epsilon, and save them if there is a `directory`.
 
-    `config` has the association and its own `privacy.*`. `epsilons` are a list or a text like "0.1,1,inf";
-    `EPSILONS` without. Every value is the mean of `draws` draws of the noise. The random association stands
-    beside them.
+    `hiflash.price_of_privacy(privacy={"epsilon": 1.0}).rows`. The association is `federation.association`, or
+    heterogeneity if that is not given. `epsilons` are a list or a text like "0.1,1,inf"; `EPSILONS` without.
+    Every value is the mean of `draws` draws of the noise. The random association stands beside them.
     """
-    if config.federation.association not in BY_LABELS:
+    check_arguments(config=config, directory=directory, progress=progress, federation=federation)
+    given, _ = split_own({**settings}, None, None, federation, None)
+    given |= {name: each for name, each in (("data", data), ("model", model)) if each is not None}
+    chosen, _ = chosen_strategies(config, None, (), given)
+    if chosen.federation.association not in BY_LABELS:
         raise ConfigError(
             f"the price of privacy is that of histograms, and federation.association = "
-            f'"{config.federation.association}" looks at none; use {", ".join(BY_LABELS)}'
+            f'"{chosen.federation.association}" looks at none; use {", ".join(BY_LABELS)}'
         )
-    if not 1 <= draws <= MOST_DRAWS:
-        raise ConfigError(f"--draws must be a whole number from 1 to {MOST_DRAWS:,}, got {draws}")
-    own = config.privacy.epsilon
-    wanted = parse_epsilons(epsilons) if isinstance(epsilons, str) else list(epsilons)
-    wanted = sorted({*(wanted or EPSILONS), *([] if isinstance(own, str) else [own])})
-    data, population = survey(config)
-    if population.labels is None:
-        raise ConfigError("there are no labels here, so there is no price; set data.name")
-    study = PrivacyStudy(
-        f"{data.name if data else 'no data'}, {population.split.name}",
-        [
-            _row(each, population, draws, progress, chosen=each == config)
-            for each in _configurations(config, wanted)
-        ],
-        clusters=cluster_clients(config, population.resources, population.labels),
-    )
-    return saved(study, directory)
+    if type(draws) is not int or not 1 <= draws <= MOST_DRAWS:
+        raise ConfigError(f"draws must be a whole number from 1 to {MOST_DRAWS:,}, got {draws}")
+    return saved(_study(chosen, _wanted(epsilons, chosen.privacy.epsilon), draws, progress), directory)
 
 
 def parse_epsilons(text: str) -> list[float]:
@@ -143,9 +143,31 @@ def parse_epsilons(text: str) -> list[float]:
         except ValueError:
             value = -1.0
         if not (0 < value <= 1e6 or value == math.inf):
-            raise ConfigError(f"--epsilons must be numbers > 0 and <= 1e6, or inf, like 0.1,1,10, got {text}")
+            raise ConfigError(f"epsilons must be numbers > 0 and <= 1e6, or inf, like 0.1,1,10, got {text}")
         values.append(value)
     return values
+
+
+def _wanted(epsilons: Sequence[float] | str, own: float | str) -> list[float]:
+    """Return the values of epsilon to compare, with that of the configuration."""
+    text = epsilons if isinstance(epsilons, str) else ",".join(map(str, epsilons))
+    wanted = parse_epsilons(text) if text else list(EPSILONS)
+    return sorted({*wanted, *([] if isinstance(own, str) else [own])})
+
+
+def _study(
+    config: Config, epsilons: Sequence[float], draws: int, progress: Callable[[str, int], None] | None
+) -> PrivacyStudy:
+    data, population = survey(config)
+    if population.labels is None:
+        raise ConfigError("there are no labels here, so there is no price; set data.name")
+    rows = [
+        _row(each, population, draws, progress, chosen=each == config)
+        for each in _configurations(config, epsilons)
+    ]
+    clusters = cluster_clients(config, population.resources, population.labels)
+    title = f"{data.name if data else 'no data'}, {population.split.name}"
+    return PrivacyStudy(title, rows, clusters=clusters)
 
 
 def _configurations(config: Config, epsilons: Sequence[float]) -> Iterator[Config]:
