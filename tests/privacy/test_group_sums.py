@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hiflash.errors import ProtocolError
-from hiflash.privacy.group_sums import GroupMember, group_histograms, masked_sums, open_sum
+from hiflash.privacy.group_sums import GroupMember, _mask, group_histograms, masked_sums, open_sum
 from hiflash.privacy.histograms import Histograms, Release
 from hiflash.privacy.noise import SeededSource
 
@@ -63,19 +63,20 @@ def test_a_masked_vector_looks_uniform_and_unlike_its_content() -> None:
     assert 255 - 5 * np.sqrt(2 * 255) < chi_squared < 255 + 5 * np.sqrt(2 * 255)
 
 
-def test_all_but_one_member_together_with_the_one_who_adds_learn_that_one_and_fewer_do_not() -> None:
-    """Two of three honest members stay hidden in their sum: what is left is the same for all who add up."""
-    one, other = members(), members()
+def test_two_groups_with_the_same_sum_open_the_same_and_send_different_messages() -> None:
     base = {client: np.array([10 * client], np.uint64) for client in range(5)}
     moved = {**base, 0: np.array([7], np.uint64), 1: np.array([3], np.uint64)}  # 0 + 10 = 7 + 3
-    opened = []
-    for group, vectors in ((one, base), (other, moved)):
+    opened, sent = [], []
+    for vectors in (base, moved):
+        group = members()
         hidden = {client: group[client].masked(vectors[client]) for client in range(5)}
+        sent.append([hidden[client].tolist() for client in range(5)])
         opened.append(open_sum(hidden, {client: group[client].unmasked(range(5)) for client in range(5)}))
-    assert opened[0].tolist() == opened[1].tolist() == [100]
+    assert opened[0].tolist() == opened[1].tolist() == [100]  # 0 + 10 + 20 + 30 + 40
+    assert [one == other for one, other in zip(*sent, strict=True)] == [False, False, True, True, True]
 
 
-def test_a_vector_that_arrives_after_its_member_was_given_up_stays_hidden() -> None:
+def test_a_vector_that_arrives_after_its_member_was_given_up_stays_under_its_own_mask() -> None:
     group = members()
     vectors = {client: np.full(3, client + 1, np.uint64) for client in range(5)}
     hidden = {client: group[client].masked(vectors[client]) for client in range(5)}
@@ -83,12 +84,10 @@ def test_a_vector_that_arrives_after_its_member_was_given_up_stays_hidden() -> N
     given = {client: group[client].unmasked(left) for client in left}
     assert open_sum(hidden, given).tolist() == [10, 10, 10]  # 1 + 2 + 3 + 4
     late = hidden[4]
-    for client in left:  # everything that can be taken off member 4, whose own mask nobody has
-        mask = np.zeros(3, np.uint64) - open_sum(
-            {4: np.zeros(3, np.uint64)}, {4: type(given[0])(bytes(32), {client: given[client].shared[4]})}
-        )
-        late = late - mask
+    for client in left:
+        late = late + _mask(given[client].shared[4], 3)  # member 4 has subtracted it
     assert not np.array_equal(late, vectors[4])
+    assert np.array_equal(late - _mask(group[4].own, 3), vectors[4])  # the one key that nobody was given
 
 
 def test_a_member_masks_once_opens_once_and_never_for_too_few() -> None:

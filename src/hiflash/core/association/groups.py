@@ -51,19 +51,6 @@ def form_groups(latency_ms: Floats, size: int, reachable: Mask | None = None) ->
     return [sorted(group) for group in groups]
 
 
-def _join(groups: Groups, at: Sequence[int], left: Sequence[int], far: Floats, size: int) -> None:
-    """Let the last clients join groups: at the nearest edge that has one, the smallest there."""
-    for client in left:
-        choices = [(float(far[edge, client]), len(groups[index]), index) for index, edge in enumerate(at)]
-        nearest = min(choices, default=(np.inf, 0, 0))
-        if not np.isfinite(nearest[0]):
-            raise ConfigError(
-                f"client {client} finds no group of {size}: no edge that reaches it is near so many; lower "
-                "privacy.group, or let more edges reach it"
-            )
-        groups[nearest[2]].append(client)
-
-
 def group_latency_ms(latency_ms: Floats, groups: Sequence[Sequence[int]]) -> Floats:
     """Return the latency of every group at every edge: that of its slowest client, as the edge's is."""
     return np.stack([latency_ms[:, list(group)].max(axis=1) for group in groups], axis=1)
@@ -85,3 +72,16 @@ def expand(clusters: Clusters, groups: Sequence[Sequence[int]] | None) -> Cluste
     if groups is None:
         return clusters
     return [sorted(client for group in cluster for client in groups[group]) for cluster in clusters]
+
+
+def _join(groups: Groups, at: Sequence[int], left: Sequence[int], far: Floats, size: int) -> None:
+    """Let the last clients join groups: at the nearest edge that has one, the smallest there."""
+    for client in left:
+        choices = [(float(far[edge, client]), len(groups[index]), index) for index, edge in enumerate(at)]
+        nearest = min(choices, default=(np.inf, 0, 0))
+        if not np.isfinite(nearest[0]):
+            raise ConfigError(
+                f"client {client} finds no group of {size}: no edge that reaches it is near so many; lower "
+                "privacy.group, or let more edges reach it"
+            )
+        groups[nearest[2]].append(client)
