@@ -75,9 +75,11 @@ if TYPE_CHECKING:
     from hiflash.study.evaluate_agent import evaluate_agent
     from hiflash.study.federation import write_federation
     from hiflash.study.forecast import Forecast, expected_communications, forecast
+    from hiflash.study.histograms import write_histogram
     from hiflash.study.make_report import Report, make_report
     from hiflash.study.paper.study import Reproduction, paper_items, reproduce
     from hiflash.study.policies import Evaluation
+    from hiflash.study.private_association import PrivacyStudy, price_of_privacy
     from hiflash.study.run import resume, run
     from hiflash.study.sweep import Sweep, sweep
     from hiflash.study.theory.calculate import theory_bounds
@@ -136,6 +138,7 @@ __all__ = [
     "Partition",
     "Paused",
     "Peers",
+    "PrivacyStudy",
     "ProtocolError",
     "Refuse",
     "Regression",
@@ -183,6 +186,7 @@ __all__ = [
     "make_report",
     "paper_items",
     "partition_samples",
+    "price_of_privacy",
     "read_federation",
     "register",
     "register_method",
@@ -204,6 +208,7 @@ __all__ = [
     "weighted_mean",
     "weighting",
     "write_federation",
+    "write_histogram",
 ]
 
 _HOMES = {
@@ -252,6 +257,7 @@ _HOMES = {
     "Partition": "hiflash.data",
     "Paused": "hiflash.errors",
     "Peers": "hiflash.core.selection",
+    "PrivacyStudy": "hiflash.study.private_association",
     "ProtocolError": "hiflash.errors",
     "Refuse": "hiflash.messages",
     "Regression": "hiflash.train.tasks",
@@ -298,6 +304,7 @@ _HOMES = {
     "load_dataset": "hiflash.data:load",  # its name there
     "make_report": "hiflash.study.make_report",
     "paper_items": "hiflash.study.paper.study",
+    "price_of_privacy": "hiflash.study.private_association",
     "partition_samples": "hiflash.data:partition",  # its name there
     "read_federation": "hiflash.data.federation",
     "register": "hiflash.config.register",
@@ -320,6 +327,7 @@ _HOMES = {
     "weighted_mean": "hiflash.weights",
     "weighting": "hiflash.core.weighting",
     "write_federation": "hiflash.study.federation",
+    "write_histogram": "hiflash.study.histograms",
 }
 
 

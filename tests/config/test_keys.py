@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hiflash.config import Config
-from hiflash.config.applicability import needs, out_of_place
+from hiflash.config.applicability import NOISE_KEYS, needs, out_of_place
 from hiflash.config.document import keys_table, kinds_table, parts_table
 from hiflash.config.parts import keys_of
 from hiflash.config.tree import describe_keys
@@ -75,7 +75,9 @@ NUMERIC = [key for key, (allowed, _) in KEYS.items() if bounds(allowed)]
 
 def beside(key: str) -> dict[str, Any]:
     """Return the settings that a key needs beside it."""
-    needed = {need.keys[0]: need.values[0] for need in needs().get(key, ())}
+    needed: dict[str, Any] = {need.keys[0]: need.values[0] for need in needs().get(key, ())}
+    if key in NOISE_KEYS:
+        needed["privacy.epsilon"] = 1.0
     return {**{k: v for other in needed for k, v in beside(other).items()}, **needed}
 
 

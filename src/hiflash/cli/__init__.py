@@ -22,6 +22,7 @@ from hiflash.cli import (
     evaluate_agent,
     federation,
     forecast,
+    histogram,
     methods,
     nodes,
     paper,
@@ -44,7 +45,7 @@ SAME = "give the same command again"
 # Every module has `add`: it declares the options of the command and the function to call.
 COMMANDS = (
     run, compare, sweep, forecast, associate, theory, paper, calibrate, train_agent, evaluate_agent, report,
-    methods, data, federation, up, nodes, states, certs,
+    methods, data, federation, up, nodes, states, certs, histogram,
 )  # fmt: skip
 
 

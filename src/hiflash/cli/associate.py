@@ -28,6 +28,15 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--sweep", metavar="NUMBERS", help="values of lambda, e.g. 0,50,...,1000")
     command.add_argument(
+        "--histograms", metavar="FOLDER", help="associate by what clients sent (hiflash histogram)"
+    )
+    command.add_argument(
+        "--epsilons", metavar="NUMBERS", help="the price of privacy.epsilon at these values, e.g. 0.1,1,inf"
+    )
+    command.add_argument(
+        "--draws", type=int, metavar="N", help="with epsilons: draws of the noise for each value (10)"
+    )
+    command.add_argument(
         "--out",
         metavar="FILE",
         help="write the association, e.g. FOLDER/association.csv (docs/federation.md)",
@@ -40,15 +49,25 @@ def _associate(options: argparse.Namespace) -> int:
     from rich.progress import Progress, TimeElapsedColumn
 
     from hiflash.report.association import association_table
+    from hiflash.report.private_association import privacy_table
     from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
-    from hiflash.study.associate import associate, chosen_strategies
+    from hiflash.study.associate import AssociationStudy, associate, chosen_strategies
+    from hiflash.study.histograms import with_histograms
+    from hiflash.study.private_association import DRAWS, PrivacyStudy, price_of_privacy
 
+    by_sent = None if options.histograms is None else "heterogeneity"  # whatever a node's file names
     config, strategies = chosen_strategies(
-        options.config, options.strategy, options.sweep or (), options.settings
+        options.config, options.strategy or by_sent, options.sweep or (), options.settings
     )
     if options.out is not None:
         _check_out(Path(options.out), strategies, swept=bool(options.sweep))
+    if options.histograms is not None:
+        if options.epsilons is not None:
+            raise ConfigError("--histograms have their noise already; leave out --epsilons")
+        config, options.federation = with_histograms(config, options.histograms)
+    private = options.epsilons is not None or not isinstance(config.privacy.epsilon, str)
+    _check_privacy(options, strategies, private=private)
     name = check_name(options.name or f"associate-{config.data.name}-{config.data.partition}")
     folder = Path(options.runs) / name
     check_writable(folder)
@@ -60,13 +79,27 @@ def _associate(options: argparse.Namespace) -> int:
             transient=True,
         ) as bars:
             bar = bars.add_task("clients and resources", total=config.federation.clients)
-            study = associate(
-                config,
-                strategies=strategies,
-                sweep=options.sweep or (),
-                directory=folder,
-                progress=lambda what, placed: bars.update(bar, description=what, completed=placed),
-            )
+
+            def progress(what: str, placed: int) -> None:
+                bars.update(bar, description=what, completed=placed)
+
+            study: AssociationStudy | PrivacyStudy
+            if private:
+                study = price_of_privacy(
+                    config,
+                    epsilons=options.epsilons or (),
+                    draws=DRAWS if options.draws is None else options.draws,
+                    directory=folder,
+                    progress=progress,
+                )
+            else:
+                study = associate(
+                    config,
+                    strategies=strategies,
+                    sweep=options.sweep or (),
+                    directory=folder,
+                    progress=progress,
+                )
     except KeyboardInterrupt:
         print("stopped; nothing was written", file=sys.stderr)
         return PAUSED
@@ -76,11 +109,23 @@ def _associate(options: argparse.Namespace) -> int:
         print(json.dumps(study.to_json()))
         return 0
     console = Console()
-    console.print(association_table(study))
+    console.print(privacy_table(study) if isinstance(study, PrivacyStudy) else association_table(study))
     print_paths(console, study.files)
     if options.out is not None:
         print_paths(console, [Path(options.out)])
     return 0
+
+
+def _check_privacy(options: argparse.Namespace, strategies: list[str], *, private: bool) -> None:
+    """Refuse what does not go with a study of privacy, and what needs one."""
+    if not private and options.draws is not None:
+        raise ConfigError("--draws counts draws of noise; give --epsilons or --privacy.epsilon too")
+    if private and options.sweep:
+        raise ConfigError("--sweep varies lambda and --epsilons or --privacy.epsilon the noise; give one")
+    if private and len(strategies) > 1:
+        raise ConfigError(
+            f"the price of privacy is that of one strategy, beside random; --strategy has {len(strategies)}"
+        )
 
 
 def _check_out(path: Path, strategies: list[str], *, swept: bool) -> None:

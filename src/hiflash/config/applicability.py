@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hiflash.config.parts import key_readers, keys_of
+from hiflash.core.association.parts import BY_LABELS
 from hiflash.core.registry import readers
 from hiflash.methods.kinds import KINDS, kind_of
 from hiflash.methods.registry import is_own, usual_model, version
@@ -29,7 +30,13 @@ FLUCTUATION = Need(("resources.fluctuation",), ("on",))
 STEPS = Need(("client.algorithm",), ("sgd", "scaffold", "feddyn", "fednova"))  # a function takes its own
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
+NOISE_KEYS = ("privacy.noise", "privacy.delta", "privacy.unit")
+HISTOGRAMS = Need(("federation.association", "serve.data"), (*BY_LABELS, "own"))
+
 BASIC: dict[str, tuple[Need, ...]] = {
+    **{f"privacy.{key}": (HISTOGRAMS,) for key in ("epsilon", "noise", "unit", "histograms")},
+    "privacy.delta": (HISTOGRAMS, Need(("privacy.noise",), ("gaussian",))),
+    "privacy.group": (HISTOGRAMS, Need(("privacy.histograms",), ("group",))),
     "federation.files": (FEDERATED,),
     "federation.association": (EDGES,),
     "federation.capacity": (EDGES,),
@@ -79,6 +86,11 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
     wanted_by = needs().get(key, ())
     if key == "cloud.momentum" and settings["cloud.schedule"] == "sync":  # a part in each schedule reads it
         wanted_by = (Need(("cloud.optimizer",), ("momentum",)),)
+    if key.startswith("privacy."):
+        if _clients_move(settings):  # joins and repairs look at labels, whatever the association does
+            wanted_by = tuple(need for need in wanted_by if need is not HISTOGRAMS)
+        if key in NOISE_KEYS and _no_noise(settings):
+            return "is about noise, and privacy.epsilon is no number here; give one, or leave it out"
     for need in wanted_by:
         if any(_meets(other, _value(other, settings), need.values) for other in need.keys):
             continue
@@ -99,6 +111,18 @@ def out_of_place(key: str, settings: Mapping[str, Any]) -> str:
         here = " and ".join(json.dumps(settings[other]) for other in need.keys)
         return f"is for {' or '.join(need.keys)} = {wanted}, and here that is {here}; leave it out"
     return ""
+
+
+def _clients_move(settings: Mapping[str, Any]) -> bool:
+    rates = ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")
+    moving = settings["mobility.repair_s"] != "none" or any(settings[f"mobility.{key}"] for key in rates)
+    return bool(moving and not settings["federation.flat"])
+
+
+def _no_noise(settings: Mapping[str, Any]) -> bool:
+    """Return whether no client adds noise: clients with data of their own do by default."""
+    epsilon = settings["privacy.epsilon"]
+    return bool(epsilon == "off" or (epsilon == "auto" and settings["serve.data"] != "own"))
 
 
 def _value(key: str, settings: Mapping[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from hiflash.core.association.parts import BY_LABELS
 from hiflash.core.edge import taking_part
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.registry import aggregate, chosen, with_keys
@@ -117,6 +118,28 @@ def _paths_of_mobile_clients_fit_in_memory(config: Config) -> str | None:
     )
 
 
+def _groups_fit(config: Config) -> str | None:
+    federation, privacy = config.federation, config.privacy
+    if privacy.histograms != "group" or federation.flat or config.cloud.schedule == "centralized":
+        return None
+    if _mobile(config):
+        return (
+            'privacy.histograms = "group" associates groups once, and mobility.* places single clients; use '
+            '"single" with a privacy.epsilon, or leave out mobility.*'
+        )
+    if federation.association not in BY_LABELS:
+        return (
+            f'privacy.histograms = "group" works with {", ".join(BY_LABELS)}, and federation.association is '
+            f'"{federation.association}", which would see single clients; leave it out'
+        )
+    if privacy.group * federation.edges > federation.clients:
+        return (
+            f"privacy.group ({privacy.group}) x federation.edges ({federation.edges}) exceeds "
+            f"federation.clients ({federation.clients}): an edge needs a group; lower one of them"
+        )
+    return None
+
+
 def _no_data_no_training(config: Config) -> str | None:
     if config.data.name != "none" or config.trainer == "none":
         return None
@@ -164,6 +187,7 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _flat_means_one_round,
     _slow_edge_stays,
     _paths_of_mobile_clients_fit_in_memory,
+    _groups_fit,
     _no_data_no_training,
     _centralized_trains,
     _a_run_ends,

@@ -17,6 +17,7 @@ from hiflash.config.keys import (
     Range,
     Seconds,
     Section,
+    ShareInside,
     ShareOpen,
     setting,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "EvaluateSection",
     "MobilitySection",
     "ModelSection",
+    "PrivacySection",
     "RaySection",
     "ResourcesSection",
     "ServeSection",
@@ -163,6 +165,25 @@ class CostSection(Section):
     accounting: Literal["lease", "paper"] = setting(
         "lease",
         "charge a lease for its work, or for an edge round in every running slot as the paper does",
+    )
+
+
+class PrivacySection(Section):
+    """What leaves a client about its labels (docs/histograms.md)."""
+
+    epsilon: Annotated[float, Field(gt=0, le=1e6)] | Literal["auto", "off"] = setting(
+        "auto", "privacy loss of a client's label histogram; auto is off in a simulation and 1 deployed"
+    )
+    noise: Literal["laplace", "gaussian"] = setting("laplace", "noise that a client adds to its histogram")
+    delta: ShareInside = setting(1e-5, "noise gaussian: chance that epsilon does not hold")
+    unit: Literal["sample", "client"] = setting(
+        "sample", "what epsilon protects: any one sample of a client, or its whole histogram"
+    )
+    histograms: Literal["single", "group"] = setting(
+        "single", "who is associated: clients by their own histograms, or groups by the sums of theirs"
+    )
+    group: Annotated[int, Field(ge=3, le=10_000)] = setting(
+        3, "histograms group: fewest clients whose sum is opened"
     )
 
 

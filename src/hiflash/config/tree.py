@@ -34,6 +34,7 @@ from hiflash.config.run_sections import (
     EvaluateSection,
     MobilitySection,
     ModelSection,
+    PrivacySection,
     RaySection,
     ResourcesSection,
     ServeSection,
@@ -50,8 +51,8 @@ from hiflash.methods.registry import version
 __all__ = ["Config", "describe_keys", "inapplicable"]
 
 FILES = "federation.files"
-LATER = {"evaluate.validation": 0.0}
-"""Keys that came later. At these values they change nothing, so digests from before still hold."""
+LATER = ("evaluate.validation", "privacy.")
+"""Keys and sections that came later. Their defaults change nothing, so digests from before still hold."""
 BRINGING = ("method", "data.name", FILES)
 """Keys that bring settings of other keys with them."""
 
@@ -93,6 +94,7 @@ class Config(Section):
     data: DataSection = Field(default_factory=DataSection)
     model: ModelSection = Field(default_factory=ModelSection)
     cost: CostSection = Field(default_factory=CostSection)
+    privacy: PrivacySection = Field(default_factory=PrivacySection)
     ray: RaySection = Field(default_factory=RaySection)
     serve: ServeSection = Field(default_factory=ServeSection)
 
@@ -195,7 +197,8 @@ class Config(Section):
         decisive = {
             key: value
             for key, value in self.settings().items()
-            if key not in free and not key.startswith("serve.") and LATER.get(key) != value
+            if key not in free and not key.startswith("serve.")
+            if not key.startswith(LATER) or value != _defaults()[key]
         }
         if self.federation.files:  # what the files say decides, not where they are
             decisive[FILES] = content_digest(self.federation.files)

@@ -24,6 +24,7 @@ __all__ = [
     "FederationSettings",
     "MobilitySettings",
     "ModelSettings",
+    "PrivacySettings",
     "RaySettings",
     "ResourcesSettings",
     "ServeSettings",
@@ -328,6 +329,23 @@ class CostSettings(TypedDict, total=False):
     """charge a lease for its work, or for an edge round in every running slot as the paper does"""
 
 
+class PrivacySettings(TypedDict, total=False):
+    """The section `privacy`: What leaves a client about its labels (docs/histograms.md)."""
+
+    epsilon: float | Literal["auto", "off"]
+    """privacy loss of a client's label histogram; auto is off in a simulation and 1 deployed"""
+    noise: Literal["laplace", "gaussian"]
+    """noise that a client adds to its histogram"""
+    delta: float
+    """noise gaussian: chance that epsilon does not hold"""
+    unit: Literal["sample", "client"]
+    """what epsilon protects: any one sample of a client, or its whole histogram"""
+    histograms: Literal["single", "group"]
+    """who is associated: clients by their own histograms, or groups by the sums of theirs"""
+    group: int
+    """histograms group: fewest clients whose sum is opened"""
+
+
 class RaySettings(TypedDict, total=False):
     """The section `ray`: The Ray cluster of the executor `ray`."""
 
@@ -393,6 +411,7 @@ class Settings(TypedDict, total=False):
     evaluate: EvaluateSettings | Mapping[str, Any]
     stop: StopSettings | Mapping[str, Any]
     cost: CostSettings | Mapping[str, Any]
+    privacy: PrivacySettings | Mapping[str, Any]
     ray: RaySettings | Mapping[str, Any]
     serve: ServeSettings | Mapping[str, Any]
 

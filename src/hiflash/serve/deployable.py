@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hiflash.config import Config
 from hiflash.core.edge import taking_part
+from hiflash.data.federation import read_federation
 from hiflash.errors import ConfigError
 from hiflash.sim.machines import number
 
@@ -96,8 +97,32 @@ def _labels(config: Config) -> str | None:
         return None
     return (
         f'federation.association = "{federation.association}" needs the labels of every client, and clients '
-        'bring their own data (serve.data = "own"); give the counts in federation.files, or use "random"'
+        'bring their own data (serve.data = "own"); associate beforehand, from noised histograms '
+        '(hiflash histogram, docs/histograms.md), or use "random"'
     )
+
+
+def _privacy(config: Config) -> str | None:
+    """Return why histograms would not be hidden as the configuration says."""
+    privacy, files = config.privacy, config.federation.files
+    if config.serve.data != "own":
+        if isinstance(privacy.epsilon, str) and privacy.histograms == "single":
+            return None
+        return (
+            'privacy.* hides labels, and with serve.data = "partition" every node has the samples of all '
+            'clients; leave it out, or let clients bring their own (serve.data = "own")'
+        )
+    if privacy.histograms == "group":
+        return (
+            'privacy.histograms = "group" is for simulations: deployed clients are associated beforehand, by '
+            "noised histograms (docs/histograms.md); leave it out"
+        )
+    if files and privacy.epsilon != "off" and read_federation(files).labels is not None:
+        return (
+            f"{files} has the labels of single clients, and every node reads them; associate beforehand and "
+            'give nodes the association.csv alone (docs/histograms.md), or allow it: privacy.epsilon = "off"'
+        )
+    return None
 
 
 RULES: tuple[Callable[[Config], str | None], ...] = (
@@ -109,4 +134,5 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _held_out,
     _validation,
     _labels,
+    _privacy,
 )

@@ -18,7 +18,7 @@ from hiflash.core.selection import Peers
 from hiflash.execute.executor import Executor
 from hiflash.messages import Weights
 from hiflash.seeding import rng
-from hiflash.sim.clusters import send_s
+from hiflash.sim.clusters import known_labels, send_s
 from hiflash.sim.events import Log, Recall
 from hiflash.sim.ledger import Ledger, Prices
 from hiflash.sim.machines import (
@@ -155,7 +155,9 @@ def _mobility(
         target=target,
         schedule=None if population.measured is None else population.measured.availability,
     )
-    return Mobility(edges, world, paths, population.labels, rules, seed=config.seed, log=log)
+    labels = population.labels
+    known = None if labels is None else known_labels(config, labels)
+    return Mobility(edges, world, paths, labels, rules, seed=config.seed, log=log, known=known)
 
 
 def _world(config: Config, population: Population, values: int, payloads: Payloads) -> World:

@@ -9,26 +9,38 @@ import numpy as np
 import numpy.typing as npt
 
 from hiflash.config import Config
-from hiflash.core.association.parts import Scene
+from hiflash.core.association.groups import Groups, form_groups
+from hiflash.core.association.parts import BY_LABELS, Scene, reach_mask
 from hiflash.core.association.strategies import Clusters
 from hiflash.data.federation import read_federation
 from hiflash.errors import ConfigError
 from hiflash.methods.registry import make
+from hiflash.privacy.group_sums import group_histograms
+from hiflash.privacy.histograms import Histograms, release_of
+from hiflash.privacy.noise import SeededSource
 from hiflash.seeding import rng
 from hiflash.sim.resources import Resources
 
-__all__ = ["cluster_clients", "send_s"]
+__all__ = ["cluster_clients", "groups_of", "known_labels", "send_s"]
+
+Ints = npt.NDArray[np.int64]
 
 
 def cluster_clients(
     config: Config,
     resources: Resources,
-    labels: npt.NDArray[np.int64] | None,
+    labels: Ints | None,
     progress: Callable[[int], None] = lambda placed: None,
+    draw: int = 0,
 ) -> Clusters:
-    """Return the clusters that `federation.association` asks for; `labels` are counts by client and class."""
+    """Return the clusters that `federation.association` asks for; `labels` are counts by client and class.
+
+    The association sees of them what `privacy.*` lets out of a client, under this draw of the noise.
+    """
     federation = config.federation
-    clusters = _clusters(config, resources, labels, progress)
+    groups = None if labels is None else groups_of(config, resources)
+    known = None if labels is None else known_labels(config, labels, groups, draw)
+    clusters = _clusters(config, resources, known, groups, progress)
     _check_reach(config, resources, clusters)
     largest = max(len(cluster) for cluster in clusters)
     if federation.capacity != "none" and largest > federation.capacity:
@@ -36,13 +48,39 @@ def cluster_clients(
             f"the association {federation.association} puts {largest} clients on one edge, and "
             f"federation.capacity is {federation.capacity}; raise it, or use the association heterogeneity"
         )
+    fewer = "" if groups is None else "a smaller privacy.group "
     for edge, cluster in enumerate(clusters):
         if not cluster:
             raise ConfigError(
                 f"the association {federation.association} leaves edge {edge} without a client; "
-                "use fewer federation.edges, or a larger federation.reach"
+                f"use fewer federation.edges, {fewer}or a larger federation.reach"
             )
     return clusters
+
+
+def groups_of(config: Config, resources: Resources) -> Groups | None:
+    """Return the groups that are associated as units, None if clients are associated one by one."""
+    if config.privacy.histograms != "group" or config.federation.association not in BY_LABELS:
+        return None
+    latency_ms = 1000 * resources.latency_s()
+    reachable = reach_mask(config, latency_ms, resources.reachable)
+    return form_groups(latency_ms, config.privacy.group, reachable)
+
+
+def known_labels(config: Config, labels: Ints, groups: Groups | None = None, draw: int = 0) -> Ints:
+    """Return the histograms of clients, or of groups, as others know them in this simulation.
+
+    A client sends its histogram once, so all who ask get the same. `draw` numbers other draws of the noise,
+    for studies.
+    """
+    release = release_of(config.privacy, deployed=False)
+    if release is None and groups is None:
+        return labels
+    histograms = Histograms(release)
+    source = SeededSource(rng(config.seed, "histograms", draw))
+    if groups is None:
+        return histograms.read(histograms.sent(labels, source))
+    return group_histograms(labels, groups, histograms, source, config.privacy.group)
 
 
 def _check_reach(config: Config, resources: Resources, clusters: Clusters) -> None:
@@ -72,7 +110,8 @@ def send_s(config: Config, resources: Resources, clusters: Clusters) -> npt.NDAr
 def _clusters(
     config: Config,
     resources: Resources,
-    labels: npt.NDArray[np.int64] | None,
+    labels: Ints | None,
+    groups: Groups | None,
     progress: Callable[[int], None],
 ) -> Clusters:
     """Return the clusters that the chosen association makes, with every client in exactly one."""
@@ -86,6 +125,7 @@ def _clusters(
         progress,
         resources.reachable,
         read_federation(config.federation.files).association if config.federation.files else None,
+        groups,
     )
     clusters: Clusters = make("association", config, scene)
     name, edges, clients = config.federation.association, config.federation.edges, config.federation.clients

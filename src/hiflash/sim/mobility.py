@@ -89,12 +89,14 @@ class Mobility(Stateful):
         *,
         seed: int,
         log: Log,
+        known: npt.NDArray[np.int64] | None = None,
     ) -> None:
         clients = len(world.compute_s)
         self.edges = edges
         self.world = world
         self.paths = paths
         self.labels = np.zeros((clients, 0), dtype=np.int64) if labels is None else labels
+        self.known = self.labels if known is None else known  # with the noise that clients have added
         self.overall = label_distribution(self.labels.sum(axis=0))
         self.rules = rules
         self.rates = {kind: rate for kind, rate in rules.rates.items() if rate > 0}
@@ -264,7 +266,11 @@ class Mobility(Stateful):
         return self._settle(now)
 
     def _total_js(self) -> float:
-        return 0.0 if self.placement is None else float(self.placement.divergence(self.overall).sum())
+        """Return the true divergence of all edges, whatever the placement knows."""
+        if self.placement is None:
+            return 0.0
+        true = self.placement if self.known is self.labels else self._placement_by(self.labels)
+        return float(true.divergence(self.overall).sum())
 
     def _levels(self) -> Floats:
         """Return the total divergence and the mean latency of the clients that are present."""
@@ -323,13 +329,21 @@ class Mobility(Stateful):
 
     def _placement(self) -> Placement | None:
         """Return the present association, None for a flat method."""
-        if self.paths.flat:
-            return None
+        return None if self.paths.flat else self._placement_by(self.known)
+
+    def _placement_by(self, labels: npt.NDArray[np.int64]) -> Placement:
+        """Return the present association with these labels of clients."""
+        target = self.rules.target
+        if target is None and labels is self.labels:
+            target = self.overall
+        elif target is None:
+            total = labels.sum(axis=0)
+            target = label_distribution(total if total.any() else np.ones_like(total))  # noise may leave none
         return Placement(
             self.membership.home,
             len(self.edges),
-            self.labels,
-            self.overall if self.rules.target is None else self.rules.target,
+            labels,
+            target,
             heterogeneity_weight=self.rules.heterogeneity_weight,
             capacity=self.rules.capacity,
         )

@@ -27,7 +27,8 @@ class Problem:
     """The inputs of an association: latencies and labels, and the limits of edges.
 
     `latency_ms` and the mask `reachable` are `[edges, clients]`, `counts` is `[clients, classes]`, `target`
-    is LD_IID, `weight` is lambda. Without a mask every edge reaches every client.
+    is LD_IID, `weight` is lambda. Without a mask every edge reaches every client. `unit` is what is placed,
+    in words: a client, or a group of them.
     """
 
     latency_ms: Floats
@@ -36,6 +37,7 @@ class Problem:
     target: Floats
     reachable: Mask | None = None
     capacity: int | None = None
+    unit: str = "client"
 
     def __post_init__(self) -> None:
         edges, clients = self.latency_ms.shape
@@ -43,12 +45,12 @@ class Problem:
             alone = np.flatnonzero(~self.reachable.any(axis=0))
             if len(alone):
                 raise ConfigError(
-                    f"client {alone[0]} is reached by none of {edges} edges; "
+                    f"{self.unit} {alone[0]} is reached by none of {edges} edges; "
                     "let an edge reach it or leave it out"
                 )
         if self.capacity is not None and self.capacity * edges < clients:
             raise ConfigError(
-                f"{edges} edges with a capacity of {self.capacity} have no room for {clients} clients; "
+                f"{edges} edges with a capacity of {self.capacity} have no room for {clients} {self.unit}s; "
                 f"the capacity must be at least {-(-clients // edges)}"
             )
 
@@ -123,8 +125,9 @@ def place_rest(problem: Problem, clusters: Clusters, rest: list[int]) -> None:
         path = _way_to_room(problem, clusters, client)
         if path is None:
             raise ConfigError(
-                f"client {client} finds no place: the edges that reach it are full with {problem.capacity} "
-                "clients each, and no move makes room; raise the capacity or let more edges reach the clients"
+                f"{problem.unit} {client} finds no place: the edges that reach it are full with "
+                f"{problem.capacity} {problem.unit}s each, and no move makes room; raise the capacity or let "
+                f"more edges reach the {problem.unit}s"
             )
         for moved, edge in path:
             if moved in home:

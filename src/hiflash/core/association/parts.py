@@ -11,6 +11,7 @@ import numpy as np
 
 from hiflash.core.association.fast import associate
 from hiflash.core.association.greedy import Problem
+from hiflash.core.association.groups import Groups, expand, group_latency_ms, group_reach
 from hiflash.core.association.strategies import (
     Clusters,
     Counts,
@@ -25,7 +26,10 @@ from hiflash.core.association.strategies import (
 from hiflash.core.registry import Key, Part, by_name
 from hiflash.errors import ConfigError
 
-__all__ = ["ASSOCIATIONS", "Scene"]
+__all__ = ["ASSOCIATIONS", "BY_LABELS", "Scene", "reach_mask"]
+
+BY_LABELS = ("heterogeneity", "data", "edge-iid", "edge-noniid")
+"""The associations here that look at labels; all of them can place groups of clients."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +40,8 @@ class Scene:
     edge. `latency_s()` has both together for every edge and client, in an array of its own. `labels` are
     counts by client and class, None without data. `progress` takes the number of clients placed so far.
     `reachable` says which edge reaches which client, `[edges, clients]`; None if all reach all. `given` has
-    the edge of every client if files name it.
+    the edge of every client if files name it. With `groups`, `labels` has a row for each group: nobody has
+    seen those of a client.
     """
 
     compute_s: Floats
@@ -47,6 +52,19 @@ class Scene:
     progress: Callable[[int], None]
     reachable: Mask | None = None
     given: Counts | None = None
+    groups: Groups | None = None
+
+
+def reach_mask(config: Any, latency_ms: Floats, given: Mask | None) -> Mask | None:
+    """Return which edge reaches which client, after `federation.reach`; None if all reach all."""
+    federation = config.federation
+    if federation.reach == "all" or federation.reach >= federation.edges:
+        return given
+    # Compute time is the same for every edge, so a client's fastest edges have its best bandwidth.
+    best = np.argsort(latency_ms, axis=0, kind="stable")[: federation.reach]
+    reachable = np.zeros(latency_ms.shape, np.bool_)
+    np.put_along_axis(reachable, best, values=True, axis=0)
+    return reachable if given is None else reachable & given
 
 
 def _random(config: Any, scene: Scene) -> Clusters:
@@ -69,31 +87,49 @@ def _latency(config: Any, scene: Scene) -> Clusters:
 
 
 def _edge_iid(config: Any, scene: Scene) -> Clusters:
-    return edge_iid(_labels(config, scene), config.federation.edges, scene.stream)
+    return expand(edge_iid(_labels(config, scene), config.federation.edges, scene.stream), scene.groups)
 
 
 def _edge_noniid(config: Any, scene: Scene) -> Clusters:
     federation = config.federation
-    return edge_noniid(_labels(config, scene), federation.edges, federation.classes_per_edge, scene.stream)
+    labels = _labels(config, scene)
+    clusters = edge_noniid(labels, federation.edges, federation.classes_per_edge, scene.stream)
+    return expand(clusters, scene.groups)
 
 
 def _heterogeneity(config: Any, scene: Scene) -> Clusters:
     labels, latency_ms = _labels(config, scene), _latency_ms(scene)
     weight = config.federation.heterogeneity_weight
-    reachable = _reachable(config, scene, latency_ms)
+    reachable = reach_mask(config, latency_ms, scene.reachable)
     if scene.reachable is not None:
         latency_ms[~scene.reachable] = 0.0  # the mask says it; bounds on costs need finite numbers
-    problem = _problem(config, labels, latency_ms, weight, reachable)
-    return associate(problem, scene.stream, scene.progress)
+    if scene.groups is not None:
+        latency_ms = group_latency_ms(latency_ms, scene.groups)
+    return _greedy(config, scene, labels, latency_ms, weight, reachable)
 
 
 def _data(config: Any, scene: Scene) -> Clusters:
     labels, federation = _labels(config, scene), config.federation
     reachable = scene.reachable
     if federation.reach != "all":
-        reachable = _reachable(config, scene, _latency_ms(scene))
-    nowhere = np.broadcast_to(0.0, (federation.edges, federation.clients))
-    return associate(_problem(config, labels, nowhere, 1.0, reachable), scene.stream, scene.progress)
+        reachable = reach_mask(config, _latency_ms(scene), scene.reachable)
+    nowhere = np.broadcast_to(0.0, (federation.edges, len(labels)))
+    return _greedy(config, scene, labels, nowhere, 1.0, reachable)
+
+
+def _greedy(
+    config: Any, scene: Scene, labels: Counts, latency_ms: Floats, weight: float, reachable: Mask | None
+) -> Clusters:
+    """Return the clusters of Algorithm 3, of clients or of groups."""
+    groups, capacity = scene.groups, config.federation.capacity
+    most = None if capacity == "none" else capacity
+    if groups is not None:
+        reachable = group_reach(reachable, groups)
+        most = None if most is None else _groups_of(most, groups, config.federation.edges)
+    target = config.federation.target_distribution
+    unit = "client" if groups is None else "group"
+    problem = Problem(latency_ms, labels, weight, _target(labels, target), reachable, most, unit)
+    return expand(associate(problem, scene.stream, scene.progress), groups)
 
 
 def _latency_ms(scene: Scene) -> Floats:
@@ -102,31 +138,23 @@ def _latency_ms(scene: Scene) -> Floats:
     return latency_ms
 
 
-def _reachable(config: Any, scene: Scene, latency_ms: Floats) -> Mask | None:
-    federation = config.federation
-    if federation.reach == "all" or federation.reach >= federation.edges:
-        return scene.reachable
-    # Compute time is the same for every edge, so a client's fastest edges have its best bandwidth.
-    best = np.argsort(latency_ms, axis=0, kind="stable")[: federation.reach]
-    reachable = np.zeros(latency_ms.shape, np.bool_)
-    np.put_along_axis(reachable, best, values=True, axis=0)
-    return reachable if scene.reachable is None else reachable & scene.reachable
+def _target(labels: Counts, wanted: str) -> Floats:
+    """Return LD_IID; noise may have left no sample at all, and then all labels count alike."""
+    total, classes = labels.sum(axis=0), labels.shape[1]
+    if wanted == "uniform" or not total.any():
+        return np.full(classes, 1 / classes)
+    return label_distribution(total)
 
 
-def _problem(
-    config: Any, labels: Counts, latency_ms: Floats, weight: float, reachable: Mask | None
-) -> Problem:
-    federation, classes = config.federation, labels.shape[1]
-    return Problem(
-        latency_ms,
-        labels,
-        weight,
-        np.full(classes, 1 / classes)
-        if federation.target_distribution == "uniform"
-        else label_distribution(labels.sum(axis=0)),
-        reachable,
-        None if federation.capacity == "none" else federation.capacity,
-    )
+def _groups_of(capacity: int, groups: Groups, edges: int) -> int:
+    """Return how many groups an edge has room for, all of them as large as the largest."""
+    largest = max(len(group) for group in groups)
+    if capacity // largest * edges < len(groups):
+        raise ConfigError(
+            f"{edges} edges with a capacity of {capacity} have no room for {len(groups)} groups of up to "
+            f"{largest} clients; raise federation.capacity to {largest * -(-len(groups) // edges)}"
+        )
+    return capacity // largest
 
 
 def _labels(config: Any, scene: Scene) -> Counts:
