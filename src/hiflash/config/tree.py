@@ -23,6 +23,7 @@ from hiflash.config.method_sections import (
     AttackSection,
     ClientSection,
     CloudSection,
+    DpSection,
     EdgeSection,
     FederationSection,
 )
@@ -83,6 +84,7 @@ class Config(Section):
     edge: EdgeSection = Field(default_factory=EdgeSection)
     cloud: CloudSection = Field(default_factory=CloudSection)
     attack: AttackSection = Field(default_factory=AttackSection)
+    dp: DpSection = Field(default_factory=DpSection)
     resources: ResourcesSection = Field(default_factory=ResourcesSection)
     wan: WanSection = Field(default_factory=WanSection)
     mobility: MobilitySection = Field(default_factory=MobilitySection)
@@ -193,7 +195,7 @@ class Config(Section):
         decisive = {
             key: value
             for key, value in self.settings().items()
-            if key not in free and not key.startswith("serve.")
+            if key not in free and not key.startswith("serve.") and (key, value) != ("dp.unit", "off")
         }
         if self.federation.files:  # what the files say decides, not where they are
             decisive[FILES] = content_digest(self.federation.files)

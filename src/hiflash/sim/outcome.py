@@ -89,6 +89,7 @@ def result_of(
         targets_interpolated=record.targets_interpolated,
         wall_s=wall_s,
         warnings=record.signs(figures["rejections"]),
+        privacy=tally.spent(),
         agent=None if agent is None else agent.digest,
         path=path,
         weights=tally.weights,
