@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": {"core", "data", "store", "agents"},
     "config": {"core", "data", "methods"},
     "train": {"core", "data"},
-    "execute": {"core", "methods", "train"},
+    "execute": {"privacy", "core", "methods", "train"},
     "sim": {"privacy", "core", "agents", "methods", "config", "data", "train", "execute"},
     "serve": {"privacy", "core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
     "control": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hiflash.data.federation.example import make_example as example_federation
     from hiflash.data.partition import Samples
     from hiflash.errors import (
+        BudgetError,
         ConfigError,
         DamageError,
         DataError,
@@ -100,6 +101,7 @@ __all__ = [
     "AssociationStudy",
     "Attack",
     "Batch",
+    "BudgetError",
     "Calibration",
     "Cell",
     "CheckIn",
@@ -234,6 +236,7 @@ _HOMES = {
     "CloudSide": "hiflash.core.algorithms.algorithm",
     "Comparison": "hiflash.study.compare",
     "Config": "hiflash.config",
+    "BudgetError": "hiflash.errors",
     "ConfigError": "hiflash.errors",
     "Context": "hiflash.train.function",
     "DamageError": "hiflash.errors",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "BudgetError",
     "ConfigError",
     "DamageError",
     "DataError",
@@ -25,6 +26,10 @@ class ConfigError(HiFlashError):
     def __init__(self, problems: str | list[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
+
+
+class BudgetError(HiFlashError):
+    """A charge that would exceed the privacy budget of a client; nothing was charged or opened."""
 
 
 class DataError(HiFlashError):

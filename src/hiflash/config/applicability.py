@@ -28,6 +28,8 @@ FEDERATED = Need(("cloud.schedule",), ("async", "sync"))
 EDGES = Need(("federation.flat",), (False,))
 FLUCTUATION = Need(("resources.fluctuation",), ("on",))
 STEPS = Need(("client.algorithm",), ("sgd", "scaffold", "feddyn", "fednova"))  # a function takes its own
+PRIVATE = Need(("dp.unit",), ("client", "sample"))
+PRIVATE_CLIENTS = Need(("dp.unit",), ("client",))
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
 NOISE_KEYS = ("privacy.noise", "privacy.delta", "privacy.unit")
@@ -49,6 +51,10 @@ BASIC: dict[str, tuple[Need, ...]] = {
     "resources.fluctuation_spread": (FLUCTUATION,),
     "edge.aggregate": (FEDERATED, EDGES),
     "attack.kind": (FEDERATED,),
+    "dp.unit": (FEDERATED,),
+    **{f"dp.{key}": (FEDERATED, PRIVATE) for key in ("clip", "noise", "epsilon", "delta")},
+    "dp.rounds": (FEDERATED, PRIVATE, Need(("dp.noise",), ("auto",))),
+    **{f"dp.{key}": (FEDERATED, PRIVATE_CLIENTS) for key in ("clients", "sampling", "where")},
     **{f"mobility.{key}": (FEDERATED,) for key in ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")},
     "mobility.repair_s": (FEDERATED, EDGES),
     "mobility.switching_cost": (FEDERATED, EDGES),

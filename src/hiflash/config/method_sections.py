@@ -14,6 +14,7 @@ from hiflash.config.keys import (
     PartSection,
     Positive,
     Seconds,
+    Section,
     Share,
     ShareInside,
     ShareOpen,
@@ -22,7 +23,7 @@ from hiflash.config.keys import (
 )
 from hiflash.methods.kinds import KINDS
 
-__all__ = ["AttackSection", "ClientSection", "CloudSection", "EdgeSection", "FederationSection"]
+__all__ = ["AttackSection", "ClientSection", "CloudSection", "DpSection", "EdgeSection", "FederationSection"]
 
 
 class FederationSection(PartSection):
@@ -129,4 +130,36 @@ class AttackSection(PartSection):
 
     kind: Annotated[str, OneOf(KINDS["attack"].parts)] = setting(
         "none", "what malicious clients send or learn instead"
+    )
+
+
+class DpSection(Section):
+    """Differential privacy of the model (docs/dp.md)."""
+
+    unit: Literal["off", "client", "sample"] = setting(
+        "off", "what the model must not give away: that a client took part, or one of its samples"
+    )
+    clip: Positive = setting(
+        1.0, "clip each client's change of the model, or each sample's gradient, to this norm"
+    )
+    noise: Annotated[float, Field(gt=0, le=1000)] | Literal["auto"] = setting(
+        "auto", "deviation of the noise in a sum, in clips; auto: the least for dp.epsilon and dp.rounds"
+    )
+    epsilon: Positive | NoneOr = setting(
+        "none", "budget of every client, which a run never exceeds; none only keeps the ledger"
+    )
+    delta: ShareInside = setting(1e-5, "chance that the promise fails; well below 1 / clients")
+    rounds: Count | Literal["auto"] = setting(
+        "auto", "noise auto: edge rounds that a client pays for; auto follows from the limits in stop"
+    )
+    clients: Positive | Literal["auto"] = setting(
+        "auto", "unit client: fixed divisor of a round's sum; auto is the expected number of its clients"
+    )
+    sampling: Literal["none", "poisson"] = setting(
+        "none",
+        "unit client: poisson lets each client join a round by itself, with the probability "
+        "edge.clients_per_round (flat: cloud.participants / federation.clients)",
+    )
+    where: Literal["edge", "clients"] = setting(
+        "edge", "unit client: who adds the noise, a trusted edge, or every client its share in a secure sum"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from hiflash.config.private_rules import PRIVATE_RULES
 from hiflash.core.association.parts import BY_LABELS
 from hiflash.core.edge import taking_part
 from hiflash.methods.kinds import KINDS
@@ -192,4 +193,5 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _centralized_trains,
     _a_run_ends,
     _target_suits_the_metric,
+    *PRIVATE_RULES,
 )

@@ -23,6 +23,7 @@ from hiflash.config.method_sections import (
     AttackSection,
     ClientSection,
     CloudSection,
+    DpSection,
     EdgeSection,
     FederationSection,
 )
@@ -51,7 +52,7 @@ from hiflash.methods.registry import version
 __all__ = ["Config", "describe_keys", "inapplicable"]
 
 FILES = "federation.files"
-LATER = ("evaluate.validation", "privacy.")
+LATER = ("evaluate.validation", "privacy.", "dp.")
 """Keys and sections that came later. Their defaults change nothing, so digests from before still hold."""
 BRINGING = ("method", "data.name", FILES)
 """Keys that bring settings of other keys with them."""
@@ -86,6 +87,7 @@ class Config(Section):
     edge: EdgeSection = Field(default_factory=EdgeSection)
     cloud: CloudSection = Field(default_factory=CloudSection)
     attack: AttackSection = Field(default_factory=AttackSection)
+    dp: DpSection = Field(default_factory=DpSection)
     resources: ResourcesSection = Field(default_factory=ResourcesSection)
     wan: WanSection = Field(default_factory=WanSection)
     mobility: MobilitySection = Field(default_factory=MobilitySection)

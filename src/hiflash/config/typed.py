@@ -19,6 +19,7 @@ __all__ = [
     "CloudSettings",
     "CostSettings",
     "DataSettings",
+    "DpSettings",
     "EdgeSettings",
     "EvaluateSettings",
     "FederationSettings",
@@ -205,6 +206,29 @@ class AttackSettings(TypedDict, total=False):
     """share of clients that are malicious, drawn once"""
     scale: float
     """factor on the change (sign_flip, scale), deviation of the noise"""
+
+
+class DpSettings(TypedDict, total=False):
+    """The section `dp`: Differential privacy of the model (docs/dp.md)."""
+
+    unit: Literal["off", "client", "sample"]
+    """what the model must not give away: that a client took part, or one of its samples"""
+    clip: float
+    """clip each client's change of the model, or each sample's gradient, to this norm"""
+    noise: float | Literal["auto"]
+    """deviation of the noise in a sum, in clips; auto: the least for dp.epsilon and dp.rounds"""
+    epsilon: float | Literal["none"]
+    """budget of every client, which a run never exceeds; none only keeps the ledger"""
+    delta: float
+    """chance that the promise fails; well below 1 / clients"""
+    rounds: int | Literal["auto"]
+    """noise auto: edge rounds that a client pays for; auto follows from the limits in stop"""
+    clients: float | Literal["auto"]
+    """unit client: fixed divisor of a round's sum; auto is the expected number of its clients"""
+    sampling: Literal["none", "poisson"]
+    """unit client: poisson lets each client join a round by itself, with the probability edge.clients_per_round (flat: cloud.participants / federation.clients)"""
+    where: Literal["edge", "clients"]
+    """unit client: who adds the noise, a trusted edge, or every client its share in a secure sum"""
 
 
 class ResourcesSettings(TypedDict, total=False):
@@ -405,6 +429,7 @@ class Settings(TypedDict, total=False):
     edge: EdgeSettings | Mapping[str, Any]
     cloud: CloudSettings | Mapping[str, Any]
     attack: AttackSettings | Mapping[str, Any]
+    dp: DpSettings | Mapping[str, Any]
     resources: ResourcesSettings | Mapping[str, Any]
     wan: WanSettings | Mapping[str, Any] | Literal["on", "off"]
     mobility: MobilitySettings | Mapping[str, Any]

@@ -41,7 +41,7 @@ from hiflash.messages import (
 )
 from hiflash.seeding import once
 
-__all__ = ["Aggregate", "Edge", "EdgeRules", "Workload", "Workloads", "taking_part"]
+__all__ = ["Aggregate", "Edge", "EdgePrivacy", "EdgeRules", "Workload", "Workloads", "taking_part"]
 
 Aggregate = Callable[[Sequence[ClientUpdate], int, Weights], tuple[Weights, Sequence[int]] | None]
 """Takes updates, the number that must be usable, and their base model. Returns a model and its clients."""
@@ -97,6 +97,20 @@ class EdgeRules:
     usable: Callable[[Extra], bool] = usable_extra
 
 
+@dataclass(frozen=True, slots=True)
+class EdgePrivacy:
+    """What an edge heeds if its clients have a privacy budget.
+
+    Its uploads claim the fixed number `weight` instead of samples, unless it is None. `left` returns the edge
+    rounds that clients can still pay for, if somebody counts them. `draw` takes lease, round and clients, and
+    returns those that join the round; without it a fixed number of them does.
+    """
+
+    weight: int | None
+    left: Callable[[Sequence[int]], Sequence[int]] | None = None
+    draw: Callable[[int, int, Sequence[int]], tuple[int, ...]] | None = None
+
+
 def taking_part(wanted: float | None, clients: int) -> int:
     """Return how many of a cluster's clients take part in an edge round; a share is rounded up.
 
@@ -114,8 +128,8 @@ class Edge(Stateful):
     """Trains its cluster, one lease after the other. Events enter through `handle` only."""
 
     STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
-             "expected", "updates", "gone", "seen", "sent_at", "awaiting", "lease_steps",
-             "extra")  # fmt: skip
+             "expected", "running", "updates", "gone", "seen", "sent_at", "awaiting", "lease_steps",
+             "extra", "short")  # fmt: skip
 
     def __init__(
         self,
@@ -125,8 +139,11 @@ class Edge(Stateful):
         rules: EdgeRules,
         estimates: Estimates,
         aggregate: Aggregate,
+        privacy: EdgePrivacy | None = None,
     ) -> None:
         self.edge = edge
+        self.privacy = privacy
+        self._weight = None if privacy is None else privacy.weight
         self.workloads = workloads
         self.rules = rules
         self.aggregate = aggregate
@@ -141,6 +158,7 @@ class Edge(Stateful):
         self.model: Model | None = None
         self.started_at = 0.0
         self.expected: tuple[int, ...] = ()
+        self.running = False  # a round is open; one with random participants may expect nobody
         self.updates: dict[int, tuple[ClientUpdate, float, float]] = {}
         self.gone: set[int] = set()  # clients of this round that left without an update
         self.seen: set[int] = set()  # clients that took part in any round of this lease
@@ -148,6 +166,7 @@ class Edge(Stateful):
         self.awaiting = 0  # the lease whose verdict is still to come
         self.lease_steps = 0.0  # mean local steps of a client in the rounds of this lease
         self.extra: Extra = {}  # what its clients sent beside their models
+        self.short: tuple[int, dict[int, int]] = (0, {})  # of a lease: clients that cannot pay for all rounds
         self.counted: Sequence[int] = ()  # the clients of the last round whose models were used
 
     def handle(self, event: EdgeEvent) -> list[EdgeEffect]:
@@ -168,7 +187,7 @@ class Edge(Stateful):
             case Left():
                 return self._leave(event)
             case Ask():
-                return [] if self.grant is not None else [self._check_in(event.now)]
+                return [] if self.grant is not None else self._asked(event.now)
             case Recluster():
                 self._recluster(event)
                 return []
@@ -183,6 +202,8 @@ class Edge(Stateful):
     def needed(self) -> int:
         """Return how many clients of the current round must deliver a usable model."""
         share = math.ceil(self.rules.quorum * len(self.expected) - 1e-9)  # 0.28 * 25 is a bit over 7
+        if self.privacy is not None and self.privacy.draw is not None:
+            return share  # if nobody joins, there is noise without a sum
         return max(self.rules.least, share)
 
     def steps(self, clients: Sequence[int]) -> int:
@@ -193,12 +214,30 @@ class Edge(Stateful):
 
     def participants(self, lease_id: int, index: int) -> tuple[int, ...]:
         """Return the clients of one edge round, in order."""
+        able = self.able(lease_id, index)
+        if self.privacy is not None and self.privacy.draw is not None:
+            return self.privacy.draw(lease_id, index, able)
         wanted = taking_part(self.rules.clients_per_round, len(self.everyone))
-        if wanted == len(self.everyone):
-            return self.everyone
+        if wanted >= len(able):
+            return able
         stream = once(self.rules.seed, "clients", self.edge, lease_id, index)
-        chosen = stream.choice(self.everyone, size=wanted, replace=False)
+        chosen = stream.choice(able, size=wanted, replace=False)
         return tuple(sorted(chosen.tolist()))
+
+    def able(self, lease_id: int, index: int) -> tuple[int, ...]:
+        """Return the clients that can pay for one edge round, counted from the beginning of its lease.
+
+        The answer does not change during the lease: a client pays for at most one round at a time.
+        """
+        if self.privacy is None or self.privacy.left is None:
+            return self.everyone
+        if self.short[0] != lease_id:
+            left = zip(self.everyone, self.privacy.left(self.everyone), strict=True)
+            self.short = lease_id, {client: int(rounds) for client, rounds in left if rounds < self.rounds}
+        limits = self.short[1]
+        return (
+            tuple(c for c in self.everyone if limits.get(c, index + 1) > index) if limits else self.everyone
+        )
 
     def _receive(self, received: Received) -> list[EdgeEffect]:
         answer, now = received.answer, received.now
@@ -219,20 +258,31 @@ class Edge(Stateful):
                 self.request_id = max(self.request_id, answer.request_id)
                 return []
             case Refuse():
-                return [self._check_in(now)] if answer.request_id == self.request_id else []
+                return self._asked(now) if answer.request_id == self.request_id else []
             case Proceed():
-                return self._start(now) if self._current(answer.lease_id) and not self.expected else []
+                return self._start(now) if self._current(answer.lease_id) and not self.running else []
             case Cancel():
                 if not self._current(answer.lease_id):
                     return []
-                self.grant = None
-                return [self._check_in(now)]
+                self.grant, self.running = None, False
+                return self._asked(now)
         assert_never(answer)
 
-    def _check_in(self, now: float) -> CheckIn:
-        self.request_id += 1
+    def _asked(self, now: float) -> list[EdgeEffect]:
+        check_in = self._check_in(now)
+        return [] if check_in is None else [check_in]
+
+    def _check_in(self, now: float) -> CheckIn | None:
+        """Return the request for the next lease, None if no client can pay for another round."""
         if self.rules.redraw == "grant":
             self.rounds = self._draw_rounds(self.grants)  # a refusal does not draw again
+        if self.privacy is not None and self.privacy.left is not None:
+            most = max(self.privacy.left(self.everyone), default=0)
+            if most < 1:
+                return None
+            drawn = self._draw_rounds(self.grants if self.rules.redraw == "grant" else 0)
+            self.rounds = min(drawn, int(most))
+        self.request_id += 1
         return CheckIn(self.edge, self.request_id, self.estimates.costs(self.rounds), now)
 
     def _recluster(self, change: Recluster) -> None:
@@ -249,6 +299,8 @@ class Edge(Stateful):
         self.everyone = tuple(self.taken)
         held = [self.workloads[client] for client in self.everyone]
         self.examples = sum(workload.examples for workload in held)  # the most an upload may claim
+        if self._weight is not None:  # how many samples clients have is theirs to know
+            self.examples = self._weight if held else 0
         self._all_steps = sum(workload.steps for workload in held)
 
     def _draw_rounds(self, draw: int) -> int:
@@ -259,8 +311,7 @@ class Edge(Stateful):
         return self.grant is not None and self.grant.lease_id == lease_id
 
     def _of_this_round(self, lease_id: int, index: int) -> bool:
-        # Between rounds nobody is expected: the next one has not begun.
-        return self._current(lease_id) and index == self.index and bool(self.expected)
+        return self._current(lease_id) and index == self.index and self.running
 
     def _accept(self, grant: Grant, now: float) -> list[EdgeEffect]:
         self.grant, self.index, self.model, self.seen = grant, 0, grant.weights, set()
@@ -270,7 +321,7 @@ class Edge(Stateful):
 
     def _start(self, now: float) -> list[EdgeEffect]:
         grant, model = self._held()
-        self.expected = self.participants(grant.lease_id, self.index)
+        self.expected, self.running = self.participants(grant.lease_id, self.index), True
         self.updates, self.gone, self.started_at = {}, set(), now
         work = []
         for client in self.expected if self.rules.trains else ():
@@ -331,7 +382,7 @@ class Edge(Stateful):
         updates = [update for update, _, _ in taken]
         made = self.aggregate(updates, self.needed, base) if len(updates) >= self.needed else None
         model, clients = made or (None, ())
-        if made is not None:
+        if made is not None and self._weight is None:
             counted = [self.updates[client][0] for client in clients]
             self.lease_steps += mean_steps(counted)
             extras, counts = [update.extra for update in counted], [update.examples for update in counted]
@@ -345,7 +396,7 @@ class Edge(Stateful):
         self, model: Model | None, clients: Sequence[int], compute_s: float, send_s: float, now: float
     ) -> list[EdgeEffect]:
         grant, _ = self._held()
-        self.counted = clients
+        self.counted, self.running = clients, False
         if model is None:
             self.grant = None
             return [Abandon(self.edge, grant.lease_id, self._check_in(now), now)]
@@ -361,7 +412,7 @@ class Edge(Stateful):
             return self._start(now)
         self.grant, self.sent_at, self.awaiting = None, now, grant.lease_id
         examples = self.examples
-        if len(self.seen) < len(self.everyone):
+        if self._weight is None and len(self.seen) < len(self.everyone):
             examples = sum(self.workloads[client].examples for client in self.seen)
         again, steps = self._check_in(now), max(1.0, self.lease_steps)
         return [Upload(self.edge, grant.lease_id, model, examples, again, now, steps, self.extra)]

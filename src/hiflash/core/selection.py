@@ -15,7 +15,15 @@ from hiflash.core.registry import Key, Part, by_name
 from hiflash.core.state import Stateful
 from hiflash.seeding import rng
 
-__all__ = ["SELECTIONS", "Peers", "Selection", "TierSelection", "UniformSelection", "tier_probabilities"]
+__all__ = [
+    "SELECTIONS",
+    "Peers",
+    "PrivateSelection",
+    "Selection",
+    "TierSelection",
+    "UniformSelection",
+    "tier_probabilities",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +137,46 @@ class TierSelection(Stateful):
         self.current = int(stream.choice(able, p=weights / weights.sum()))
         self.credits = [left - (tier == self.current) for tier, left in enumerate(self.credits)]
         return _draw(waiting[self.current], self.participants, stream)
+
+
+class PrivateSelection:
+    """Lets another selection choose among those that can still pay, or `draw` decide for each by itself.
+
+    `left` returns how many more rounds each peer can pay for. `draw` takes the number of the round and peers.
+    """
+
+    def __init__(
+        self,
+        inner: Selection,
+        left: Callable[[Sequence[int]], Sequence[int]],
+        draw: Callable[[int, Sequence[int]], Sequence[int]] | None = None,
+    ) -> None:
+        self.inner = inner
+        self.left = left
+        self.draw = draw
+
+    def wants_recall(self, index: int) -> bool:
+        """Return whether the other selection needs the model measured."""
+        return self.inner.wants_recall(index)
+
+    def observe(self, recall: Sequence[float] | None) -> None:
+        """Pass a measurement on."""
+        self.inner.observe(recall)
+
+    def choose(self, idle: Sequence[int], index: int) -> list[int]:
+        """Return the participants; nobody may join, or nobody be left."""
+        able = [peer for peer, left in zip(idle, self.left(idle), strict=True) if left > 0]
+        if self.draw is not None:
+            return list(self.draw(index, able))
+        return self.inner.choose(able, index) if able else []
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the other selection's state."""
+        return self.inner.snapshot()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take back a snapshot."""
+        self.inner.restore(state)
 
 
 def tier_probabilities(accuracies: Sequence[float], credits: Sequence[float]) -> list[float]:

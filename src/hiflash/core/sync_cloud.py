@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,7 +29,10 @@ from hiflash.messages import (
 )
 from hiflash.weights import finite
 
-__all__ = ["OpenRound", "SyncCloud"]
+__all__ = ["Combine", "OpenRound", "SyncCloud"]
+
+Combine = Callable[[Mapping[int, Weights], Weights, int], Weights]
+"""Takes the models of a round by edge, their base, and the number of the round. Returns the next model."""
 
 
 @record
@@ -52,7 +55,7 @@ class SyncCloud(Cloud):
 
     `selection` chooses the edges. At its deadline a round closes with the models that have arrived. If they
     are fewer than the `quorum` or than the rule accepts, or if the result is not finite, the global model
-    stays unchanged.
+    stays unchanged. `combine` replaces the rule if the sum of a round is private.
     """
 
     STATE = (*Cloud.STATE, "rounds", "round", "measuring")
@@ -67,6 +70,7 @@ class SyncCloud(Cloud):
         quorum: float = 1.0,
         rule: Rule = MEAN,
         optimizer: CloudOptimizer | None = None,
+        combine: Combine | None = None,
         **limits: Any,
     ) -> None:
         super().__init__(weights, examples, **limits)
@@ -75,6 +79,7 @@ class SyncCloud(Cloud):
         self.quorum = quorum
         self.rule = rule
         self.optimizer = optimizer or CloudOptimizer()
+        self.combine = combine
         self.rounds = 0
         self.round: OpenRound | None = None
         self.measuring = False
@@ -136,7 +141,7 @@ class SyncCloud(Cloud):
             missing=frozenset(grant.lease_id for grant in grants),
             deadline=now + self.deadline_s,
         )
-        return list(grants)
+        return list(grants) if grants else self._close_round(now)  # a private round may have noise only
 
     def _choose(self, number: int) -> list[int]:
         """Return the participants of a round; if the selection fails, its state stays as before."""
@@ -170,7 +175,8 @@ class SyncCloud(Cloud):
             effects += self._end(self.leases[lease_id], "late", now)
         # By edge, not by arrival: float addition is not associative.
         order = tuple(sorted(closing.models, key=lambda lease_id: closing.models[lease_id][0]))
-        if len(order) < max(self.rule.least, self.quorum * closing.size - 1e-9):
+        least = self.rule.least if self.combine is None else 0
+        if len(order) < max(least, self.quorum * closing.size - 1e-9):
             return [*effects, RoundApplied(self.version, (), order, now)]
         with Attempt(self.optimizer) as attempt:
             stepped = self._step([closing.models[lease_id] for lease_id in order])
@@ -183,8 +189,11 @@ class SyncCloud(Cloud):
 
     def _step(self, models: Sequence[tuple[int, Weights, int, float]]) -> Weights:
         """Return the next global model after a round with these models, samples and steps."""
-        _, weights, counts, steps = zip(*models, strict=True)
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             # Only rounds change the global model, so it is still the base of all these models.
-            combined = self.rule.combine(weights, counts, self.weights, steps)
+            if self.combine is not None:
+                combined = self.combine({edge: w for edge, w, _, _ in models}, self.weights, self.rounds)
+            else:
+                _, weights, counts, steps = zip(*models, strict=True)
+                combined = self.rule.combine(weights, counts, self.weights, steps)
             return self.optimizer.step(self.weights, self.side.correct(combined))

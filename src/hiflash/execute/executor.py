@@ -18,6 +18,7 @@ from hiflash.core.algorithms.algorithm import ClientAlgorithm, Done, Steps, gath
 from hiflash.core.attack import HONEST, Attack
 from hiflash.core.state import shared_record
 from hiflash.messages import Assignment, ClientTask, ClientUpdate, Extra, Model, Promise, Weights
+from hiflash.privacy.mechanism import PrivateSum
 from hiflash.train.task import TaskResult, Trainer
 from hiflash.weights import Spans, cut, finite, graft
 
@@ -27,6 +28,7 @@ __all__ = [
     "Executor",
     "LazyExecutor",
     "PendingModel",
+    "PrivateRounds",
     "RoundRules",
     "RoundWork",
     "begin",
@@ -44,7 +46,8 @@ class PendingModel(Promise):
     """The promise of an edge model: the result of the assignments `work` on the model `base`.
 
     `examples` has the sample counts of the clients, in order; `kept` the values that clients do not share.
-    `states` are what their algorithm keeps on them, and `extra` came with the grant.
+    `states` are what their algorithm keeps on them, and `extra` came with the grant. The `edge` asked so many
+    clients to take part, of which those in `work` answer.
     """
 
     lease_id: int
@@ -56,6 +59,8 @@ class PendingModel(Promise):
     kept: Mapping[int, Weights]
     states: Mapping[int, Extra] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
+    edge: int = 0
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,11 +85,19 @@ SGD, PLAIN_STEPS = ClientAlgorithm(), Steps()
 
 
 @dataclass(frozen=True, slots=True)
+class PrivateRounds:
+    """Edge rounds whose sums are private: how a sum is made, and the fixed divisor of every edge."""
+
+    sum: PrivateSum
+    divisors: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RoundRules:
     """The rules of every edge round of a run, as plain data for any worker.
 
     `local` are the spans of a model that clients do not share. The first `trained` values of a model are
-    trained; None means all.
+    trained; None means all. With `private` the sum of a round is private, and no rule applies.
     """
 
     rule: Rule = MEAN
@@ -93,6 +106,7 @@ class RoundRules:
     algorithm: ClientAlgorithm = SGD
     counter: Steps = PLAIN_STEPS
     trained: int | None = None
+    private: PrivateRounds | None = None
 
 
 PLAIN = RoundRules()
@@ -116,6 +130,8 @@ class RoundWork:
     due: float
     states: Mapping[int, Extra] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
+    edge: int = 0
+    asked: int = 0
 
 
 class Executor(Protocol):
@@ -163,6 +179,8 @@ def begin(model: PendingModel, executor: Executor, due: float) -> None:
             due,
             model.states,
             model.extra,
+            model.edge,
+            model.asked,
         )
     )
 
@@ -253,6 +271,8 @@ def close_round(
                 share.extra,
             )
         )
+    if rules.private is not None:
+        return _private_model(rules.private, work, base, updates)
     made = combine_clients(updates, work.quorum, base, rules.rule)
     if made is None:
         return None
@@ -269,6 +289,17 @@ def close_round(
         before.steps + mean_steps(counted),
         _mean_metrics(tasks, results, counts),
     )
+
+
+def _private_model(
+    private: PrivateRounds, work: RoundWork, base: Weights, updates: Sequence[ClientUpdate]
+) -> EdgeModel | None:
+    """Return the edge model of a private sum, and nothing else about its clients."""
+    if len(updates) < work.quorum:
+        return None
+    models = {update.client: update.weights for update in updates}
+    divisor = private.divisors[work.edge]
+    return EdgeModel(private.sum.combine(models, base, divisor, work.asked, work.lease_id, work.index))
 
 
 def _after(
@@ -334,7 +365,7 @@ class LazyExecutor:
         if before is None:
             return None
         tasks = start_round(self.rules, work, before)
-        return close_round(self.rules, work, before, tasks, self.trainer.train(tasks))
+        return close_round(self.rules, work, before, tasks, self.trainer.train(tasks) if tasks else [])
 
     def leases(self) -> list[int]:
         """Return the leases that have rounds here."""

@@ -159,7 +159,8 @@ class WorkerPool(Tester):
         """Queue a round whose starting model is known. The caller holds the lock."""
         tasks = start_round(self.rules, entry.work, before)
         count = len(tasks)
-        for indices in [range(count)] if self._whole_rounds else [range(i, i + 1) for i in range(count)]:
+        together = self._whole_rounds or not count  # a private round may have no clients, only noise
+        for indices in [range(count)] if together else [range(i, i + 1) for i in range(count)]:
             self._put(entry.work.due, partial(self._run_tasks, entry, before, tasks, indices))
 
     def _run_tasks(
@@ -172,7 +173,8 @@ class WorkerPool(Tester):
     ) -> None:
         if entry.dropped:
             return
-        for index, result in zip(indices, trainer.train([tasks[i] for i in indices]), strict=True):
+        trained = trainer.train([tasks[i] for i in indices]) if indices else []
+        for index, result in zip(indices, trained, strict=True):
             entry.results[index] = result
         with self._changed:
             entry.missing -= len(indices)

@@ -78,7 +78,7 @@ def run_round(setup: Sequence[Any], start: Weights | EdgeModel | None, work: Rou
     trainer, rules = _of(setup)
     before = start if isinstance(start, EdgeModel) else EdgeModel(start)
     tasks = start_round(rules, work, before)
-    return close_round(rules, work, before, tasks, trainer.train(tasks))
+    return close_round(rules, work, before, tasks, trainer.train(tasks) if tasks else [])
 
 
 def assignment_of(task: ClientTask) -> Assignment:

@@ -187,6 +187,10 @@ class LiveCloud(Stateful):
             "waiting_ms": means["waiting_ms"],
         }
 
+    def spent(self) -> dict[str, Any]:
+        """Return the privacy ledger; empty without one."""
+        return {}
+
     def edges_ms(self) -> dict[str, list[float]]:
         """Return measured response latency and waiting time of every edge."""
         return self.books.edges_ms(len(self.clusters))

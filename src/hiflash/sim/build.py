@@ -32,7 +32,9 @@ from hiflash.sim.machines import (
     workload_of,
 )
 from hiflash.sim.mobility import Mobility, MobilityRules, Paths
+from hiflash.sim.plan_privacy import plan_of
 from hiflash.sim.population import Population
+from hiflash.sim.private import Spending
 from hiflash.sim.simulator import Simulator
 from hiflash.sim.training import NoTraining, RealTraining, StandIn
 from hiflash.sim.world import World
@@ -65,11 +67,26 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     workloads = [by_size[size] for size in population.examples.tolist()]
     exchange = exchange_of(config, start)
     world = _world(config, population, spec.size, exchange.payloads)
-    training = _training(materials, workloads, Uplink(exchange.upload, spec))
+    plan = plan_of(config, population, spec.size)
+    spending = None if plan is None else Spending(plan)
+    training = _training(
+        materials,
+        workloads,
+        Uplink(exchange.upload, spec),
+        private=plan is not None and plan.unit == "client",
+    )
     rules = edge_rules(config, exchange.algorithm, start.trained, trains=training.trains)
     aggregate = edge_aggregate(config, exchange.algorithm, start.trained)
     edges = [
-        Edge(index, cluster, workloads, rules, world.estimates(index, rules.clients_per_round), aggregate)
+        Edge(
+            index,
+            cluster,
+            workloads,
+            rules,
+            world.estimates(index, rules.clients_per_round),
+            aggregate,
+            None if spending is None else spending.edge(index, config.seed),
+        )
         for index, cluster in enumerate(population.clusters)
     ]
     synchronous = config.cloud.schedule == "sync"
@@ -85,6 +102,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         slotted=slotted,
         cost_unit_s=world.cost_unit_s,
         trains=training.trains,
+        spending=spending,
     )
     return Simulator(
         cloud,
@@ -96,13 +114,16 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         limits=limits_of(config),
         recall=materials.recall,
         log=log,
+        spending=spending,
         mobility=_mobility(config, population, edges, world, log) if _mobile(config, population) else None,
     )
 
 
-def _training(materials: Materials, workloads: Sequence[Workload], uplink: Uplink) -> NoTraining:
+def _training(
+    materials: Materials, workloads: Sequence[Workload], uplink: Uplink, *, private: bool
+) -> NoTraining:
     if materials.executor is not None:
-        return RealTraining(materials.executor, workloads, uplink)
+        return RealTraining(materials.executor, workloads, uplink, private=private)
     return NoTraining() if materials.stand_in is None else StandIn(materials.stand_in)
 
 

@@ -77,6 +77,10 @@ class Centralized(Stateful):
         costs = ("virtual_s", "compute_cost", "send_cost", "total_cost")
         return dict.fromkeys(nothing, 0) | dict.fromkeys(costs, 0.0)
 
+    def spent(self) -> dict[str, Any]:
+        """Return no privacy ledger: all data are in one place."""
+        return {}
+
     def edges_ms(self) -> dict[str, list[float]]:
         """Return empty lists: there are no edges."""
         return {"latency_per_edge_ms": [], "waiting_per_edge_ms": []}

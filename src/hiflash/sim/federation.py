@@ -20,17 +20,19 @@ from hiflash.core.metrics import Metric, find_metric
 from hiflash.data import Dataset, Partition, training_part
 from hiflash.data.arrays import as_answers, as_samples
 from hiflash.errors import ConfigError, DataError
-from hiflash.execute.executor import RoundRules
+from hiflash.execute.executor import PrivateRounds, RoundRules
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import Weights
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.plugins import import_function
 from hiflash.methods.registry import aggregate, threshold_policy, usual_model
 from hiflash.methods.registry import make as make_part
+from hiflash.privacy.randomness import SeededRandomness
 from hiflash.sim.build import Materials, simulator
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
 from hiflash.sim.machines import StartModel, check_clusters, workload_of
+from hiflash.sim.plan_privacy import plan_of
 from hiflash.sim.population import Population, populate, validation_of
 from hiflash.sim.session import Engine
 from hiflash.sim.worker_arrays import worker_arrays
@@ -169,7 +171,8 @@ def build(
         nothing = np.zeros(1, np.float32)  # a placeholder: without training nothing reads the model
         return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None, task)
     start = StartModel(initial, spec, trainable)
-    pool = _pool(config, data, population, make, _round_rules(config, local, trainable), task, train)
+    rules = _round_rules(config, local, trainable, _private_rounds(config, population, start))
+    pool = _pool(config, data, population, make, rules, task, train)
     return Federation(config, data, population, name, start, pool, task, local)
 
 
@@ -352,12 +355,27 @@ def _pool(
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
-def _round_rules(config: Config, local: Spans, trained: int) -> RoundRules:
+def _private_rounds(config: Config, population: Population, start: StartModel) -> PrivateRounds | None:
+    """Return how simulated edges add up their clients privately, None if they do not."""
+    plan = plan_of(config, population, start.spec.size)
+    if plan is None:
+        return None
+    if start.trained < start.spec.size:
+        raise ConfigError(
+            "dp.unit needs a model without running statistics such as those of BatchNorm: noise would make "
+            "their variances negative, and they mix samples; use GroupNorm, or another model.name"
+        )
+    return plan.edge_sums(SeededRandomness(config.seed))
+
+
+def _round_rules(
+    config: Config, local: Spans, trained: int, private: PrivateRounds | None = None
+) -> RoundRules:
     client = config.client
     algorithm: ClientAlgorithm = make_part("client algorithm", config)
     counter = Steps(client.momentum, client.mu) if client.optimizer == "sgd" else Steps()
     rule = algorithm.rule(aggregate(config, "edge"), trained)
-    return RoundRules(rule, _attack(config), local, algorithm, counter, trained)
+    return RoundRules(rule, _attack(config), local, algorithm, counter, trained, private)
 
 
 def _own_training(config: Config, train: Callable[..., Any] | None) -> OwnTraining | None:

@@ -14,11 +14,13 @@ from hiflash.core.async_cloud import AsyncCloud
 from hiflash.core.cloud import Cloud
 from hiflash.core.compression import Codec, Downlink, Payloads
 from hiflash.core.edge import Aggregate, EdgeRules, Workload, taking_part
-from hiflash.core.selection import Peers
+from hiflash.core.selection import Peers, PrivateSelection, Selection
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.methods.registry import aggregate, chosen, make, threshold_policy, with_keys
+from hiflash.privacy.randomness import SeededRandomness
+from hiflash.sim.private import Spending, joining
 from hiflash.sim.resources import local_steps
 from hiflash.weights import Spec
 
@@ -79,8 +81,12 @@ def make_cloud(
     slotted: bool,
     cost_unit_s: tuple[float, float],
     trains: bool = True,
+    spending: Spending | None = None,
 ) -> Cloud:
-    """Return the cloud at its start; `examples` are the declared samples of every edge."""
+    """Return the cloud at its start; `examples` are the declared samples of every edge.
+
+    With `spending` the cloud of a flat synchronous method adds up its clients privately, if it trains.
+    """
     cloud, algorithm = config.cloud, exchange.algorithm
     norm_bound = number(cloud.norm_bound) or math.inf
     # Without training there are no models to compress, and clients have no states. Only sizes count.
@@ -90,11 +96,12 @@ def make_cloud(
         return SyncCloud(
             start.weights,
             examples,
-            selection=make("selection", config, peers),
+            selection=_selection(config, peers, spending),
             deadline_s=number(cloud.deadline_s) or math.inf,
             quorum=cloud.quorum,
             rule=algorithm.rule(aggregate(config, "cloud"), start.trained),
             optimizer=make("optimizer", config, start.trained),
+            combine=None if spending is None or not trains else spending.plan.cloud_sum(_randomness(config)),
             norm_bound=norm_bound,
             download=downlink,
             side=side,
@@ -145,6 +152,22 @@ def workload_of(config: Config, examples: int) -> Workload:
     settings = config.client
     steps = local_steps(config, examples)
     return Workload(examples, steps, settings.lr, settings.lr_decay, settings.lr_decay_steps)
+
+
+def _selection(config: Config, peers: Peers, spending: Spending | None) -> Selection:
+    """Return how a synchronous cloud chooses; a flat one that adds up its clients looks at their budgets."""
+    inner: Selection = make("selection", config, peers)
+    if spending is None or not spending.plan.at_cloud:
+        return inner
+    plan, draw = spending.plan, None
+    if plan.sampling < 1:
+        joins = joining(plan.sampling, _randomness(config), 0)
+        draw = partial(joins, 0)
+    return PrivateSelection(inner, partial(plan.left, spending.ledger), draw)
+
+
+def _randomness(config: Config) -> SeededRandomness:
+    return SeededRandomness(config.seed)
 
 
 def limits_of(config: Config) -> dict[str, float]:

@@ -176,11 +176,11 @@ class Mobility(Stateful):
         """Keep the cluster of an edge as it is: the edge has a lease."""
         self.membership.granted(edge)
 
-    def returned(self, check_in: CheckIn, now: float) -> list[EdgeEffect | ClusterChange]:
-        """Return the effects of the end of an edge's lease; an edge with clients checks in again."""
-        self.membership.returned(check_in.edge)
+    def returned(self, edge: int, check_in: CheckIn | None, now: float) -> list[EdgeEffect | ClusterChange]:
+        """Return the effects of the end of an edge's lease; with its `check_in` it asks for another."""
+        self.membership.returned(edge)
         effects = self._settle(now)
-        if not any(effect.edge == check_in.edge for effect in effects):
+        if check_in is not None and not any(effect.edge == edge for effect in effects):
             effects.append(check_in.at(now))
         return effects
 

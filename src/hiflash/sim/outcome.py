@@ -99,6 +99,7 @@ def result_of(
         wall_s=wall_s,
         made_by=made_by,
         warnings=record.signs(figures["rejections"]),
+        privacy=tally.spent(),
         agent=None if agent is None else agent.digest,
         path=path,
         weights=tally.weights,

@@ -55,6 +55,10 @@ class Tally(Protocol):
         """Return the other figures of a result."""
         ...
 
+    def spent(self) -> dict[str, Any]:
+        """Return the privacy ledger; empty without one. It takes a while to compute."""
+        ...
+
     def edges_ms(self) -> dict[str, list[float]]:
         """Return response latency and waiting time of every edge."""
         ...

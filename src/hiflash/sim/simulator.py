@@ -46,6 +46,7 @@ from hiflash.messages import (
 from hiflash.sim.events import Log, Recall, RoundEnd, SimulatorEvent
 from hiflash.sim.ledger import Ledger
 from hiflash.sim.mobility import Change, Mobility
+from hiflash.sim.private import Spending
 from hiflash.sim.training import Finished, NoTraining
 from hiflash.sim.world import Timeline, World
 
@@ -74,6 +75,7 @@ class Simulator(Stateful):
         log: Log,
         recall: Recall | None = None,
         mobility: Mobility | None = None,
+        spending: Spending | None = None,
     ) -> None:
         self.cloud = cloud
         self.edges = list(edges)
@@ -86,6 +88,7 @@ class Simulator(Stateful):
         self.recall = recall
         self.log = log
         self.mobility = mobility
+        self.spending = spending
         # Here and not in `start`: readers of `clusters` must not see absent clients before the start either.
         self._opening = [] if mobility is None else mobility.start()
         self.now = 0.0
@@ -126,7 +129,11 @@ class Simulator(Stateful):
             "client_steps": self.ledger.client_steps,
             "virtual_s": self.heap[0][0] if self.heap else math.inf,
         }
-        return {self._budgets[name]: spent[name] / limit for name, limit in self.limits.items()}
+        used = {self._budgets[name]: spent[name] / limit for name, limit in self.limits.items()}
+        if self.spending is not None and self.spending.plan.budget.epsilon is not None:
+            over = not self.heap or (self.spending.nobody_left and not self.cloud.leases)
+            used[self.spending.reason] = 1.0 if over else min(0.999, self.spending.used())
+        return used
 
     def totals(self) -> dict[str, Any]:
         """Return the coordinates of an evaluation."""
@@ -152,6 +159,10 @@ class Simulator(Stateful):
             "response_latency_ms": self.world.response_latency_ms,
             "waiting_ms": self.world.waiting_ms,
         }
+
+    def spent(self) -> dict[str, Any]:
+        """Return the privacy ledger; empty without one."""
+        return {} if self.spending is None else self.spending.report()
 
     def edges_ms(self) -> dict[str, list[float]]:
         """Return response latency and waiting time of every edge."""
@@ -207,11 +218,14 @@ class Simulator(Stateful):
             "timer": self.timer.snapshot(),
             "training": self.training.snapshot(),
             **({} if self.mobility is None else {"mobility": self.mobility.snapshot()}),
+            **({} if self.spending is None else {"spending": self.spending.snapshot()}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
         super().restore(state)
+        if self.spending is not None:
+            self.spending.restore(state["spending"])
         self.cloud.restore(state["cloud"])
         for edge, saved in zip(self.edges, state["edges"], strict=True):
             edge.restore(saved)
@@ -240,6 +254,7 @@ class Simulator(Stateful):
                 case Verdict():
                     self._verdict(effect)
                 case RoundApplied():
+                    self._charge_cloud(effect)
                     for lease_id in effect.leases:
                         self.ledger.settle(lease_id, applied=True, now=self.now)
                     for lease_id in effect.dropped:
@@ -268,6 +283,8 @@ class Simulator(Stateful):
                     self._start_round(effect)
                 case Upload() | Abandon():
                     self._push(self.now + self.timelines[effect.lease_id].up_s, effect)
+                case CheckIn() if self._spent_since(effect.edge):
+                    pass
                 case CheckIn() | ClusterChange() | Progress():
                     self._from_cloud(self.cloud.handle(effect))
                 case _:
@@ -311,9 +328,9 @@ class Simulator(Stateful):
         self.ledger.settle(cancel.lease_id, applied=False, now=self.now)
         del self.timelines[cancel.lease_id]
         self._log("cancel", edge=cancel.edge, lease=cancel.lease_id)
-        for effect in self.edges[cancel.edge].handle(Received(cancel, None, self.now)):
-            if isinstance(effect, CheckIn):
-                self._ask_again(effect)
+        effects = self.edges[cancel.edge].handle(Received(cancel, None, self.now))
+        again = next((effect for effect in effects if isinstance(effect, CheckIn)), None)
+        self._ask_again(cancel.edge, again)
 
     def _start_round(self, opened: Round) -> None:
         """Begin an edge round and schedule its end. If its lease is too stale by now, nothing is trained."""
@@ -332,9 +349,28 @@ class Simulator(Stateful):
         self.ledger.round_done(end.lease_id, steps, timing)
         self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
                   asked=len(timing.clients), clients=len(timing.reporting), steps=steps)  # fmt: skip
+        opened = len(timing.reporting) >= edge.needed  # else the sum of this round stays closed
+        if opened and self.spending is not None and not self.spending.plan.at_cloud:
+            self.spending.charge(edge.able(end.lease_id, end.index), timing.reporting)
         compute_s, send_s = timing.reported_compute_s, timing.reported_send_s
         report = Report(end.lease_id, end.index, timing.reporting, end.model, compute_s, send_s, self.now)
         self._from_edge(edge.handle(report))
+
+    def _charge_cloud(self, applied: RoundApplied) -> None:
+        """Charge a round of clients that the cloud adds up itself."""
+        if self.spending is not None and self.spending.plan.at_cloud:
+            members = [client for edge in self.edges for client in edge.everyone]
+            able = [c for c, left in zip(members, self.spending.left(members), strict=True) if left > 0]
+            joined = [self.ledger.open[lease_id].edge for lease_id in (*applied.leases, *applied.dropped)]
+            self.spending.charge(able, joined)
+            for client, left in zip(able, self.spending.left(able), strict=True):
+                if not left:  # its next check-in came with the upload
+                    self.cloud.handle(ClusterChange(client, 0, self.now))
+
+    def _spent_since(self, client: int) -> bool:
+        """Return whether a client that checks in was charged its last round after it asked."""
+        at_cloud = self.spending is not None and self.spending.plan.at_cloud
+        return at_cloud and self.spending is not None and not self.spending.left([client])[0]
 
     def _arrive(self, upload: Upload) -> None:
         lease_id, finished = upload.lease_id, None
@@ -364,22 +400,22 @@ class Simulator(Stateful):
         """
         del self.timelines[last.lease_id]
         again = last.check_in
-        apart = self.mobility is not None and again is not None  # the cluster may change in between
+        apart = self.mobility is not None  # the cluster may change in between
         effects = self.cloud.handle(replace(last, check_in=None) if apart else last)
         if finished is not None and self.cloud.verdicts[last.lease_id].status != "rejected":
             self.training.settled(last.edge, finished)
         self._metrics = {} if finished is None else finished.metrics
         self._from_cloud(effects)
         self._metrics = {}
-        if apart and again is not None:
-            self._ask_again(again)
+        if apart:
+            self._ask_again(last.edge, again)
 
-    def _ask_again(self, check_in: CheckIn) -> None:
-        """Let an edge check in after its lease, with its present cluster."""
-        if self.mobility is None:
+    def _ask_again(self, edge: int, check_in: CheckIn | None) -> None:
+        """Let an edge check in after its lease, with its present cluster, if it wants to."""
+        if self.mobility is not None:
+            self._from_edge(self.mobility.returned(edge, check_in, self.now))
+        elif check_in is not None:
             self._from_edge([check_in])
-        else:
-            self._from_edge(self.mobility.returned(check_in, self.now))
 
     def _verdict(self, verdict: Verdict) -> None:
         self.ledger.arrived(verdict, self._metrics)

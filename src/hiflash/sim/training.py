@@ -96,14 +96,18 @@ class StandIn(NoTraining):
 class RealTraining(NoTraining):
     """Clients train on an executor. `kept` has the values that clients do not share, such as BatchNorm's.
 
-    `states` are what the clients' algorithm keeps on them.
+    `states` are what the clients' algorithm keeps on them. If the rounds are `private`, the cloud learns
+    nothing but the model.
     """
 
     STATE = ("kept", "states")
     trains = True
 
-    def __init__(self, executor: Executor, workloads: Workloads, uplink: Uplink) -> None:
+    def __init__(
+        self, executor: Executor, workloads: Workloads, uplink: Uplink, *, private: bool = False
+    ) -> None:
         self.executor = executor
+        self.private = private
         self.workloads = workloads
         self.uplink = uplink
         self.kept: dict[int, Weights] = {}
@@ -125,6 +129,8 @@ class RealTraining(NoTraining):
             kept={task.client: self.kept[task.client] for task in work if task.client in self.kept},
             states={task.client: self.states[task.client] for task in work if task.client in self.states},
             extra=opened.extra,
+            edge=opened.edge,
+            asked=len(opened.work),
         )
         if wanted and len(work) >= quorum:
             begin(model, self.executor, due)
@@ -140,6 +146,8 @@ class RealTraining(NoTraining):
         # Only now: a stale upload may never be computed, so it must leave no trace.
         self.kept.update(model.kept)
         weights, left = self.uplink.send(upload.edge, model.weights, lease.received, lease.base)
+        if self.private:  # samples, steps and metrics of clients are theirs to know
+            return Finished(weights, upload.examples, left)
         return Finished(
             weights,
             sum(model.examples.values()),

@@ -200,7 +200,7 @@ class World:
         # Lists, not arrays: reading the numbers of an array one by one takes several times as long.
         both = seconds.tolist()
         compute, send = tuple(both[: len(participants)]), tuple(both[len(participants) :])
-        longest_s = max(map(add, compute, send))
+        longest_s = max(map(add, compute, send), default=0.0)  # nobody may have joined
         total_compute_s, total_send_s = math.fsum(compute), math.fsum(send)
         reporting, reported = participants, (total_compute_s, total_send_s)
         if longest_s > edge.rules.deadline_s:

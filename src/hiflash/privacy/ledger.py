@@ -1,0 +1,204 @@
+"""The ledger of the privacy budget: what was spent, on what, by which client.
+
+An entry is a mechanism under a name, and the ledger counts how often each client was charged for it. Charges
+of one client compose; clients do not. Counts decide everything, in whole numbers, so the ledger does not
+depend on the order of charges, and 100,000 clients cost an addition. Only epsilons need the accountant, once
+for every different history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hiflash.errors import BudgetError, ProtocolError
+from hiflash.privacy.accounting import Mechanism, epsilon
+
+__all__ = ["EVERYBODY", "MODELS", "PARTICIPATION", "Budget", "Entry", "PrivacyLedger"]
+
+MODELS = "models"
+"""Whoever sees the models, and nothing else: clients, and all users of the model."""
+PARTICIPATION = "participation"
+"""Whoever also sees who takes part in which round: the edge and the cloud."""
+EVERYBODY = (MODELS, PARTICIPATION)
+UNLIMITED = 2**31 - 1
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that a client may lose against those who see the models; None is no limit."""
+
+    epsilon: float | None
+    delta: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A mechanism, and those who see what it releases."""
+
+    mechanism: Mechanism
+    seen_by: tuple[str, ...] = EVERYBODY
+
+
+class PrivacyLedger:
+    """Counts charges by entry and client, and refuses one that would exceed the budget."""
+
+    def __init__(self, budget: Budget, clients: int) -> None:
+        self.budget = budget
+        self.clients = clients
+        self.entries: dict[str, Entry] = {}
+        self.counts: dict[str, Ints] = {}
+        self._limits: dict[tuple[str, tuple[tuple[str, int], ...]], int] = {}
+
+    def declare(self, name: str, mechanism: Mechanism, seen_by: tuple[str, ...] = EVERYBODY) -> None:
+        """Add an entry, unless it is there already; a name stands for one mechanism for ever."""
+        entry = Entry(mechanism, seen_by)
+        known = self.entries.setdefault(name, entry)
+        if known != entry:
+            raise ProtocolError(
+                f"the privacy ledger has {name} as {known.mechanism}, and cannot take {mechanism} under the "
+                "same name; use another name"
+            )
+        self.counts.setdefault(name, np.zeros(self.clients, np.int64))
+
+    def charge(self, charges: Mapping[str, Iterable[int]], times: int = 1) -> None:
+        """Charge clients for entries, all or none: one that cannot pay is an error, and nothing changes.
+
+        Charge before what is charged for becomes known: a crash in between then costs budget, not privacy.
+        """
+        before = {name: self.counts[name].copy() for name in charges if name in self.counts}
+        try:
+            for name, clients in charges.items():
+                self._charge(name, np.fromiter(clients, np.int64), times)
+        except BaseException:
+            self.counts |= before
+            raise
+
+    def left(self, name: str, clients: Sequence[int] | Ints | None = None) -> Ints:
+        """Return how often each client (or each of some) can still be charged for an entry."""
+        chosen = np.arange(self.clients) if clients is None else np.asarray(clients, np.int64)
+        if self.budget.epsilon is None or MODELS not in self.entries[name].seen_by:
+            return np.full(len(chosen), UNLIMITED, np.int64)
+        others = [other for other in self._entries_for(MODELS) if other != name and self.counts[other].any()]
+        if not others:
+            limits: Ints | int = self._limit(name, ())
+        else:
+            histories, which = np.unique(
+                np.stack([self.counts[other][chosen] for other in others], axis=1),
+                axis=0,
+                return_inverse=True,
+            )
+            each = [self._limit(name, tuple(zip(others, map(int, row), strict=True))) for row in histories]
+            limits = np.array(each, np.int64)[which.reshape(-1)]
+        left: Ints = limits - self.counts[name][chosen]
+        return left
+
+    def epsilon(self, client: int, viewer: str = MODELS) -> float:
+        """Return what a client has lost so far, against one who sees the models or also participation."""
+        names = self._entries_for(viewer)
+        return self._epsilon(tuple((name, int(self.counts[name][client])) for name in names))
+
+    def report(self) -> dict[str, Any]:
+        """Return the ledger for people and for `result.json`: totals, entries, and clients by history."""
+        names = list(self.entries)
+        counts = np.stack([self.counts[name] for name in names], axis=1)
+        histories, sizes = np.unique(counts, axis=0, return_counts=True)
+        groups = []
+        for row, size in zip(histories.tolist(), sizes.tolist(), strict=True):
+            spent = dict(zip(names, row, strict=True))
+            found = {viewer: self._epsilon_of(spent, viewer) for viewer in EVERYBODY}
+            groups.append({"clients": size, "charges": spent, "epsilon": found})
+        most = {viewer: max(group["epsilon"][viewer] for group in groups) for viewer in EVERYBODY}
+        return {
+            "epsilon": most[MODELS],
+            "epsilon_participation": most[PARTICIPATION],
+            "delta": self.budget.delta,
+            "budget": self.budget.epsilon,
+            "charges": int(counts.sum()),
+            "entries": {
+                name: {**asdict(entry.mechanism), "seen_by": list(entry.seen_by)}
+                for name, entry in self.entries.items()
+            },
+            "groups": groups,
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state, as plain data and arrays."""
+        return {
+            "entries": {
+                name: {**asdict(entry.mechanism), "seen_by": list(entry.seen_by)}
+                for name, entry in self.entries.items()
+            },
+            "counts": {name: counts.copy() for name, counts in self.counts.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot; entries that were declared since must be the same."""
+        for name, plain in state["entries"].items():
+            mechanism = Mechanism(plain["noise"], plain["kind"], plain["sampling"])
+            self.declare(name, mechanism, tuple(plain["seen_by"]))
+        for name in self.entries:
+            saved = state["counts"].get(name)
+            counts = np.zeros(self.clients, np.int64) if saved is None else np.array(saved, np.int64)
+            if counts.shape != (self.clients,) or (counts < 0).any():
+                raise ProtocolError(
+                    f"the privacy ledger has {counts.shape} counts for {self.clients} clients"
+                )
+            self.counts[name] = counts
+
+    def _charge(self, name: str, clients: Ints, times: int) -> None:
+        if name not in self.entries:
+            raise ProtocolError(f"the privacy ledger has no entry {name}; declare it first")
+        if times < 1 or len(np.unique(clients)) != len(clients):
+            raise ProtocolError(
+                f"clients are charged once each for {name}, at least 1 time, got {times}; use `times`"
+            )
+        poor = clients[self.left(name, clients) < times]
+        if poor.size:
+            raise BudgetError(self._refusal(name, int(poor[0])))
+        self.counts[name][clients] += times
+
+    def _entries_for(self, viewer: str) -> list[str]:
+        return [name for name, entry in self.entries.items() if viewer in entry.seen_by]
+
+    def _epsilon_of(self, spent: Mapping[str, int], viewer: str) -> float:
+        return self._epsilon(tuple((name, spent[name]) for name in self._entries_for(viewer)))
+
+    def _epsilon(self, history: tuple[tuple[str, int], ...]) -> float:
+        return epsilon([(self.entries[name].mechanism, count) for name, count in history], self.budget.delta)
+
+    def _limit(self, name: str, others: tuple[tuple[str, int], ...]) -> int:
+        """Return how often a client with this history of other entries can be charged for an entry."""
+        key = (name, others)
+        if key not in self._limits:
+            self._limits[key] = self._search(name, others)
+        return self._limits[key]
+
+    def _search(self, name: str, others: tuple[tuple[str, int], ...]) -> int:
+        most = self.budget.epsilon
+        if most is None:
+            return UNLIMITED
+
+        def fits(count: int) -> bool:
+            return self._epsilon((*others, (name, count))) <= most
+
+        low, high = 0, 1
+        while high < UNLIMITED and fits(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    def _refusal(self, name: str, client: int) -> str:
+        return (
+            f"client {client} has spent epsilon {self.epsilon(client):.4g} of {self.budget.epsilon:g} at "
+            f"delta {self.budget.delta:g}, and another {name} would exceed that; raise dp.epsilon or "
+            "dp.noise, or plan fewer rounds"
+        )

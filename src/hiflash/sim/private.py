@@ -1,0 +1,222 @@
+"""What a run does for privacy, in the simulator and on every node of a deployment, and what it is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hiflash.core.edge import EdgePrivacy
+from hiflash.execute.executor import PrivateRounds
+from hiflash.messages import Weights
+from hiflash.privacy.accounting import Mechanism
+from hiflash.privacy.ledger import EVERYBODY, MODELS, PARTICIPATION, Budget, PrivacyLedger
+from hiflash.privacy.mechanism import PrivateSum
+from hiflash.privacy.randomness import Randomness, SeededRandomness
+
+__all__ = ["PrivacyPlan", "Spending", "joining"]
+
+ROUND, SAMPLED_ROUND = "edge round", "sampled edge round"
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyPlan:
+    """What a run does for the privacy of its clients or of their samples.
+
+    `noise` is in the sums, and `charged` what the ledger counts for it. Clients join with probability
+    `sampling`. `divisors` has the fixed divisor of every edge. With `at_cloud` the cloud adds up the clients
+    of a flat synchronous method itself, and divides by `cloud_divisor`. `rates` and `steps` are the sampling
+    rates and local steps of clients, for the privacy of samples. `notes` name what the noise does not cover.
+    """
+
+    unit: str
+    clip: float
+    noise: float
+    charged: float
+    budget: Budget
+    clients: int
+    sampling: float
+    where: Any
+    divisors: tuple[float, ...]
+    at_cloud: bool
+    rounds: int | None
+    cloud_divisor: float = 1.0
+    rates: tuple[float, ...] = ()
+    steps: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def entries(self) -> dict[str, tuple[Mechanism, tuple[str, ...]]]:
+        """Return what a client can be charged for: mechanisms, and those who see them."""
+        if self.unit == "sample":
+            return {
+                _step_at(rate): (Mechanism(self.charged, sampling=rate), EVERYBODY)
+                for rate in sorted(set(self.rates))
+            }
+        alone = Mechanism(self.charged)
+        if self.sampling == 1:
+            return {ROUND: (alone, EVERYBODY)}
+        sampled = Mechanism(self.charged, sampling=self.sampling)
+        return {SAMPLED_ROUND: (sampled, (MODELS,)), ROUND: (alone, (PARTICIPATION,))}
+
+    def ledger(self) -> PrivacyLedger:
+        """Return the ledger of a run at its start."""
+        made = PrivacyLedger(self.budget, self.clients)
+        for name, (mechanism, seen_by) in self.entries.items():
+            made.declare(name, mechanism, seen_by)
+        return made
+
+    def charge(self, ledger: PrivacyLedger, members: Sequence[int], joined: Sequence[int]) -> None:
+        """Charge a round: `members` could have joined it, `joined` are in its sum."""
+        if self.unit == "sample":
+            for (name, steps), clients in _grouped(joined, self._step_of).items():
+                ledger.charge({name: clients}, steps)
+        elif self.sampling == 1:
+            ledger.charge({ROUND: joined})
+        else:
+            ledger.charge({SAMPLED_ROUND: members, ROUND: joined})
+
+    def left(self, ledger: PrivacyLedger, clients: Sequence[int]) -> Sequence[int]:
+        """Return how many more edge rounds each of some clients can pay for."""
+        if self.unit != "sample":
+            name = ROUND if self.sampling == 1 else SAMPLED_ROUND
+            found: Sequence[int] = ledger.left(name, clients).tolist()
+            return found
+        left = []
+        for client in clients:
+            name, steps = self._step_of(client)
+            left.append(int(ledger.left(name, [client])[0]) // steps)
+        return left
+
+    def edge(self, number: int, ledger: PrivacyLedger, randomness: Randomness) -> EdgePrivacy:
+        """Return what an edge heeds."""
+        if self.unit == "sample":
+            return EdgePrivacy(None, lambda clients: self.left(ledger, clients))
+        if self.at_cloud:
+            return EdgePrivacy(1, lambda clients: self.left(ledger, clients))
+        draw = None if self.sampling == 1 else joining(self.sampling, randomness, number)
+        weight = max(1, round(self.divisors[number]))
+        return EdgePrivacy(weight, lambda clients: self.left(ledger, clients), draw)
+
+    def edge_sums(self, randomness: Randomness) -> PrivateRounds | None:
+        """Return how edges add up their clients; None if only samples are private, inside the clients."""
+        if self.unit == "sample":
+            return None
+        noise = 0.0 if self.at_cloud else self.noise
+        return PrivateRounds(PrivateSum(self.clip, noise, randomness, self.where), self.divisors)
+
+    def cloud_sum(
+        self, randomness: Randomness
+    ) -> Callable[[Mapping[int, Weights], Weights, int], Weights] | None:
+        """Return how the cloud of a flat synchronous method adds up the clients of a round."""
+        if not self.at_cloud:
+            return None
+        private, divisor = PrivateSum(self.clip, self.noise, randomness), self.cloud_divisor
+
+        def combine(models: Mapping[int, Weights], base: Weights, index: int) -> Weights:
+            return private.combine(models, base, divisor, len(models), "cloud", index)
+
+        return combine
+
+    def report(self, ledger: PrivacyLedger) -> dict[str, Any]:
+        """Return the plan and what was spent, for `result.json`."""
+        return {
+            "unit": self.unit,
+            "clip": self.clip,
+            "noise": self.noise,
+            "planned_rounds": self.rounds,
+            **ledger.report(),
+            "not_covered": list(self.notes),
+        }
+
+    def _step_of(self, client: int) -> tuple[str, int]:
+        return _step_at(self.rates[client]), self.steps[client]
+
+
+class Spending:
+    """The ledger of a simulated run: it charges rounds, and knows when nobody can pay any more."""
+
+    def __init__(self, plan: PrivacyPlan) -> None:
+        self.plan = plan
+        self.ledger = plan.ledger()
+        self._count_able()
+
+    def edge(self, number: int, seed: int) -> EdgePrivacy:
+        """Return what a simulated edge heeds."""
+        return self.plan.edge(number, self.ledger, SeededRandomness(seed))
+
+    @property
+    def nobody_left(self) -> bool:
+        """Return whether no client can pay for another round."""
+        return not self.able
+
+    @property
+    def reason(self) -> str:
+        """Return the budget in words."""
+        budget = self.plan.budget
+        return f"privacy budget epsilon {budget.epsilon:g} at delta {budget.delta:g}"
+
+    def left(self, clients: Sequence[int]) -> Sequence[int]:
+        """Return how many more rounds each of some clients can pay for."""
+        return self.plan.left(self.ledger, clients)
+
+    def used(self) -> float:
+        """Return the mean share of the budget that clients have used, below 1 while one can pay."""
+        return min(0.999, self.rounds / max(1, self.total)) if self.able else 1.0
+
+    def charge(self, members: Sequence[int], joined: Sequence[int]) -> None:
+        """Charge a round whose sum is opened."""
+        self.plan.charge(self.ledger, members, joined)
+        paying = joined if self.plan.sampling == 1 else members
+        self.rounds += len(paying)
+        if self.plan.budget.epsilon is not None:
+            self.able -= sum(left == 0 for left in self.plan.left(self.ledger, paying))
+
+    def report(self) -> dict[str, Any]:
+        """Return the plan and what was spent, for `result.json`."""
+        return self.plan.report(self.ledger)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state."""
+        return {"ledger": self.ledger.snapshot(), "rounds": self.rounds}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        self.ledger.restore(state["ledger"])
+        self._count_able()
+        self.rounds = state["rounds"]
+
+    def _count_able(self) -> None:
+        left = self.plan.left(self.ledger, range(self.plan.clients))
+        self.able = sum(rounds > 0 for rounds in left)
+        self.rounds = 0
+        self.total = sum(self.plan.left(self.plan.ledger(), range(self.plan.clients)))
+
+
+def joining(
+    probability: float, randomness: Randomness, number: int
+) -> Callable[[int, int, Sequence[int]], tuple[int, ...]]:
+    """Return the Poisson selection of an edge: each client joins a round by itself with a probability."""
+
+    def draw(lease_id: int, index: int, clients: Sequence[int]) -> tuple[int, ...]:
+        words = randomness.stream("joins", number, lease_id, index).words(len(clients))
+        joins = (words >> np.uint64(11)) * 2.0**-53 < probability
+        return tuple(client for client, joined in zip(clients, joins.tolist(), strict=True) if joined)
+
+    return draw
+
+
+def _step_at(rate: float) -> str:
+    return f"local step at rate {rate:.6g}"
+
+
+def _grouped(
+    clients: Sequence[int], key: Callable[[int], tuple[str, int]]
+) -> dict[tuple[str, int], list[int]]:
+    groups: dict[tuple[str, int], list[int]] = {}
+    for client in clients:
+        groups.setdefault(key(client), []).append(client)
+    return groups
