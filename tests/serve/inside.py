@@ -96,7 +96,8 @@ class Inside:
             return result
 
     async def _edge(self, edge: int, address: str, stop: asyncio.Event) -> None:
-        await run_edge(self.deployment, edge, self.place(f"edge/{edge}", listen=HOST, cloud=address), stop)
+        place = self.place(f"edge/{edge}", listen=HOST, cloud=address)
+        await run_edge(self.deployment, edge, place, stop, folder=self.folder)
 
     async def _client(self, client: int, address: str, stop: asyncio.Event) -> None:
         place = self.place(f"client/{client}", cloud=address)

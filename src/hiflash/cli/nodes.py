@@ -35,6 +35,7 @@ def add(commands: Any) -> None:
         help="where to listen (127.0.0.1, a free port)",
     )
     edge.add_argument("--address", default="", metavar="HOST:PORT", help="what clients call (--listen)")
+    edge.add_argument("--dir", default=".", metavar="FOLDER", help="keeps the privacy ledger of dp.unit (.)")
     edge.set_defaults(call=_edge)
     client = commands.add_parser("client", help="work as a client of a federation", add_help=False)
     _settings(client)
@@ -103,6 +104,7 @@ def _edge(options: argparse.Namespace) -> int:
         node=_label(options.node[0], "edge") if options.node else "edge",
         listen=options.listen,
         address=options.address,
+        directory=options.dir,
         ready=lambda address: _say(f"edge: listening on {address}, working for {options.cloud}"),
         **_security(options),
     )

@@ -37,6 +37,12 @@ class Budget:
     epsilon: float | None
     delta: float
 
+    @property
+    def text(self) -> str:
+        """Return the budget in words."""
+        limit = "none" if self.epsilon is None else f"{self.epsilon:g}"
+        return f"privacy budget epsilon {limit} at delta {self.delta:g}"
+
 
 @dataclass(frozen=True)
 class Entry:

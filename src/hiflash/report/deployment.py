@@ -38,6 +38,8 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
         f"{status['client_steps']:,} client steps, {status['virtual_s']:.1f} s of cloud time",
         _score(status),
     ]
+    if status.get("privacy"):
+        lines.append(_privacy(status["privacy"]))
     refused = {name: count for name, count in status["refused_calls"].items() if count}
     if refused:
         lines.append("refused calls: " + ", ".join(f"{count:,} {name}" for name, count in refused.items()))
@@ -123,6 +125,16 @@ def _score(status: Mapping[str, Any]) -> str:
     target = status["target"]
     aim = "" if target is None else f" (target {metric.text(target)})"
     return f"{metric.name} {show(status[metric.name], metric)}{aim}, staleness {status['staleness']:.1f}"
+
+
+def _privacy(spent: Mapping[str, Any]) -> str:
+    of = "" if spent["budget"] is None else f" of {spent['budget']:g}"
+    able = sum(edge["able"] for edge in spent["edges"].values())
+    return (
+        f"privacy: epsilon {spent['epsilon']:.3g}{of} at delta {spent['delta']:g} "
+        f"({spent['epsilon_participation']:.3g} for those who see who takes part), "
+        f"{able} of {len(spent['edges'])} edges can pay for more"
+    )
 
 
 def _state(node: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from hiflash.messages import Estimates
 from hiflash.seeding import rng
 from hiflash.serve.books import Books
 from hiflash.serve.calls import Caller
+from hiflash.serve.charges import EdgeCharges
 from hiflash.serve.client import ClientAgent, ClientTerms, Way
 from hiflash.serve.cloud import CloudService, Terms
 from hiflash.serve.cluster import EdgeTerms, Member
@@ -43,6 +44,8 @@ from hiflash.sim.machines import (
     workload_of,
 )
 from hiflash.sim.outcome import edges_of, goals_of
+from hiflash.sim.plan_privacy import plan_of
+from hiflash.sim.private import PrivacyPlan
 from hiflash.sim.record import Record
 
 __all__ = ["Deployment", "deploy"]
@@ -91,6 +94,11 @@ class Deployment:
         """Return the digests that all nodes compare: of the configuration and of the model."""
         return self.config.digest(), spec_digest(self.federation.start.spec)
 
+    @cached_property
+    def plan(self) -> PrivacyPlan | None:
+        """Return what the federation does for privacy, None for nothing."""
+        return plan_of(self.config, self.federation.population, self.federation.start.spec.size)
+
     @property
     def declared(self) -> dict[int, int]:
         """Return the samples of every client, as far as the configuration knows them."""
@@ -123,6 +131,7 @@ class Deployment:
             record=Record(goals_of(federation)),
             most_examples=None if declared else max(examples.values()),
             most_rounds=max(config.edge.edge_rounds),
+            plan=self.plan,
             most_steps=workload_of(config, max(declared.values(), default=most)).steps,
         )
         live.opening = edges_of(federation, live)
@@ -145,7 +154,9 @@ class Deployment:
         )
         return CloudService(live, self.wire, terms, store, LocalTests(self.federation))
 
-    def edge(self, number: int, cloud: Caller, address: str = "") -> EdgeAgent:
+    def edge(
+        self, number: int, cloud: Caller, address: str = "", charges: EdgeCharges | None = None
+    ) -> EdgeAgent:
         """Return the agent of an edge, or of a flat method's client, which is an edge with itself in it."""
         serve, flat = self.config.serve, self.config.federation.flat
         terms = EdgeTerms(
@@ -164,8 +175,8 @@ class Deployment:
         )
         spec = self.federation.start.spec
         models = EdgeModels(spec, self.exchange.download, self.exchange.upload)
-        make_edge = partial(self._make_edge, number)
-        return EdgeAgent(terms, self.wire, models, cloud, make_edge, self.patience("edge", number))
+        make_edge = partial(self._make_edge, number, charges)
+        return EdgeAgent(terms, self.wire, models, cloud, make_edge, self.patience("edge", number), charges)
 
     def client(
         self, number: int, examples: int, training: LocalTraining, way: Way, memories: Memories
@@ -189,15 +200,19 @@ class Deployment:
         """Return how a node repeats its calls. Its pauses need not repeat: they decide no result."""
         return Patience(rng(self.config.seed, "pauses", role, number))
 
-    def _make_edge(self, number: int, members: Mapping[int, Member], estimates: Estimates) -> Edge:
+    def _make_edge(
+        self, number: int, charges: EdgeCharges | None, members: Mapping[int, Member], estimates: Estimates
+    ) -> Edge:
         algorithm, trained = self.exchange.algorithm, self.federation.start.trained
         rules = edge_rules(self.config, algorithm, trained)
-        rules = replace(rules, least=max(rules.least, self._least))
+        if charges is None:
+            rules = replace(rules, least=max(rules.least, self._least))
         if rules.deadline_s == math.inf:
             rules = replace(rules, deadline_s=self.config.serve.round_s)
         workloads = _Workloads(self.config, members)
-        aggregate = edge_aggregate(self.config, algorithm, trained)
-        return Edge(number, sorted(members), workloads, rules, estimates, aggregate)
+        aggregate = edge_aggregate(self.config, algorithm, trained) if charges is None else charges
+        privacy = None if charges is None else charges.privacy
+        return Edge(number, sorted(members), workloads, rules, estimates, aggregate, privacy)
 
     def _peers(self) -> Peers:
         """Return the peers of a synchronous cloud; their latencies are those of the configuration."""

@@ -24,7 +24,7 @@ from hiflash.store.crash import crash_point
 
 __all__ = ["CloudService", "Terms", "Tests"]
 
-NODE_CALLS = ("Hello", "CheckIn", "Upload", "Progress", "Abandon", "Beat")
+NODE_CALLS = ("Hello", "CheckIn", "Upload", "Progress", "Abandon", "Beat", "Charges")
 MOST_WAIT_S = 60.0
 LONGEST_ADDRESS = 255
 WATCH_S = 1.0  # at most so long between two looks for silent edges
@@ -133,6 +133,7 @@ class CloudService(Service):
             "nodes": [self._node(node, now) for node in range(len(live.clusters))],
             "refused_calls": dict(self.refused),
             "journal_rows": self.kernel.number,
+            **({} if live.plan is None else {"privacy": live.privacy_status()}),
         }
 
     def _node(self, node: int, now: float) -> dict[str, Any]:
@@ -172,6 +173,13 @@ class CloudService(Service):
             finished=self.over.is_set(),
             run=self.live.run,
         ).SerializeToString()
+
+    async def on_charges(self, peer: Peer, body: bytes) -> bytes:
+        """Take what an edge says of its privacy ledger."""
+        self.live.check_charges(peer.number, body)  # before it enters the journal
+        self._alive(peer.number)
+        await self._submit("charges", peer.number, body)
+        return b""
 
     async def on_checkin(self, peer: Peer, body: bytes) -> bytes:
         """Answer a check-in with a grant or a refusal; an empty answer means: ask again."""

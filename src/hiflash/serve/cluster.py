@@ -120,7 +120,8 @@ class Cluster(Service):
             if client not in self.members:
                 self._inbox.put_nowait(Left(client, started))
         while True:
-            event = await self._next_event(opened)
+            # If nobody joined a private round, there is nobody to wait for.
+            event = await self._next_event(opened) if expected else self._deadline(opened)
             if isinstance(event, ClientUpdate):
                 took_s = max(0.0, event.now - started)
                 compute_s = event.compute_s if 0 <= event.compute_s <= took_s else took_s
@@ -246,7 +247,10 @@ class Cluster(Service):
         try:
             return await asyncio.wait_for(self._inbox.get(), None if left_s == math.inf else max(0.0, left_s))
         except TimeoutError:
-            return Deadline(opened.lease_id, opened.index, self.now())
+            return self._deadline(opened)
+
+    def _deadline(self, opened: Round) -> Deadline:
+        return Deadline(opened.lease_id, opened.index, self.now())
 
     def _mean_metrics(self, delivered: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
         """Return the mean of every metric, weighted by the samples of the clients that report it."""

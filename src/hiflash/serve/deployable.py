@@ -22,7 +22,7 @@ def check_deployable(config: Config) -> None:
 
 def check_clients_hidden(config: Config, clusters: Sequence[Sequence[int]]) -> None:
     """Raise if the journal would hold updates of single clients, unless that is allowed."""
-    if config.serve.keep_client_updates:
+    if config.serve.keep_client_updates or config.dp.unit == "client":  # or each of them has its noise
         return
     why = ""
     if config.federation.flat:
@@ -90,6 +90,20 @@ def _validation(config: Config) -> str | None:
     )
 
 
+def _private(config: Config) -> str | None:
+    if config.dp.unit == "sample":
+        return (
+            'dp.unit = "sample" draws noise from a generator that is good enough for simulations only; '
+            'use "client"'
+        )
+    if config.dp.unit == "client" and config.federation.flat:
+        return (
+            f"in {config.method} the cloud itself would add the noise of dp.unit, and replaying its journal "
+            "would not give the same model; use a method with edges"
+        )
+    return None
+
+
 def _labels(config: Config) -> str | None:
     federation = config.federation
     needs = federation.association in ("heterogeneity", "data", "edge-iid", "edge-noniid")
@@ -133,6 +147,7 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _mobility,
     _held_out,
     _validation,
+    _private,
     _labels,
     _privacy,
 )

@@ -1,7 +1,7 @@
 """The agent of an edge: it drives the core's `Edge` between the cloud above and its clients below.
 
-An edge keeps nothing on disk. After a restart the cloud tells it its last request, and its clients tell it
-their steps.
+An edge keeps nothing on disk but a privacy ledger, if it has one. After a restart the cloud tells it its last
+request, and its clients tell it their steps.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from hiflash.messages import (
 )
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import Caller, CallError
+from hiflash.serve.charges import EdgeCharges
 from hiflash.serve.cluster import Cluster, EdgeTerms, Member
 from hiflash.serve.models import EdgeModels
 from hiflash.serve.patience import Patience
@@ -59,8 +60,10 @@ class EdgeAgent:
         cloud: Caller,
         make_edge: MakeEdge,
         patience: Patience,
+        charges: EdgeCharges | None = None,
     ) -> None:
         self.terms = terms
+        self.charges = charges
         self.wire = wire
         self.models = models
         self.cloud = cloud
@@ -107,7 +110,14 @@ class EdgeAgent:
         told = self.wire.read(pb.Welcome, await self.patience.call(self.cloud, "Hello", said))
         self.cluster.expected, self.cluster.run = frozenset(told.clients), told.run
         self._welcome = Welcome(self.terms.number, told.request_id, 0.0)
+        await self._tell_charges()
         self.cluster.tell(finished=told.finished)
+
+    async def _tell_charges(self) -> None:
+        """Tell the cloud what this edge's clients have been charged, if anything is counted."""
+        if self.charges is not None:
+            body = self.charges.body(self.cluster.expected or ())
+            await self.patience.call(self.cloud, "Charges", body)
 
     def _built(self) -> Edge:
         """Return the core's edge with the clients that are here."""
@@ -117,6 +127,8 @@ class EdgeAgent:
         edge.handle(Recluster((), steps, None, self._now()))
         edge.handle(Received(self._welcome, None, self._now()))
         self.edge = edge
+        if self.charges is not None:
+            self.charges.edge = edge
         return edge
 
     def _estimates(self) -> Estimates:
@@ -128,6 +140,10 @@ class EdgeAgent:
 
     async def _carry_out(self, effects: list[EdgeEffect]) -> list[EdgeEffect]:
         """Do what the edge wants next, and return what it wants then. It wants one thing at a time."""
+        if not effects:  # its clients have used up their privacy budget; one that has not may come
+            await self.cluster.wait_for_news(POLL_S)
+            self._take_cluster_as_it_is()
+            return self._edge.handle(Ask(self._now()))
         (effect,) = effects
         match effect:
             case CheckIn():
@@ -154,7 +170,9 @@ class EdgeAgent:
 
     async def _report(self, last: Progress | Upload | Abandon) -> list[EdgeEffect]:
         """Tell the cloud what became of a lease, until it has answered."""
-        answers, took_s = await self._call(type(last).__name__, self._reported(last), last.lease_id)
+        body = self._reported(last)
+        await self._tell_charges()
+        answers, took_s = await self._call(type(last).__name__, body, last.lease_id)
         if isinstance(last, Abandon):
             self.cluster.tasks.ended(last.lease_id, accepted=False)
         effects = await self._receive(answers, took_s)

@@ -28,9 +28,11 @@ from hiflash.messages import (
 from hiflash.messages import Measured as ClassesMeasured
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.books import Books
+from hiflash.serve.charges import Charges, read_charges, total
 from hiflash.serve.journal import Input
 from hiflash.serve.models import CloudModels
 from hiflash.serve.wire import Malformed, Measured, Wire
+from hiflash.sim.private import PrivacyPlan
 from hiflash.sim.record import Record
 from hiflash.weights import digest
 
@@ -79,7 +81,7 @@ class LiveCloud(Stateful):
     `most_rounds`, and a client takes at most `most_steps` in a round.
     """
 
-    STATE = ("run", "now", "finished", "scale", "wanted", "wants", "evaluated")
+    STATE = ("run", "now", "finished", "scale", "wanted", "wants", "evaluated", "charges")
 
     def __init__(
         self,
@@ -95,6 +97,7 @@ class LiveCloud(Stateful):
         most_examples: int | None = None,
         most_rounds: int = 1,
         most_steps: int = 2**31,
+        plan: PrivacyPlan | None = None,
     ) -> None:
         self.cloud = cloud
         self.books = books
@@ -107,6 +110,8 @@ class LiveCloud(Stateful):
         self.opening = opening or {}
         self.most_examples = most_examples
         self.most_rounds, self.most_steps = most_rounds, most_steps
+        self.plan = plan
+        self.charges: dict[int, Charges] = {}  # what edges have told of their privacy ledgers
         self.timer = SlotTimer(None)  # a deployed cloud answers on arrival
         self.run = ""  # the name of this run, drawn when its journal begins
         self.now = 0.0
@@ -141,6 +146,9 @@ class LiveCloud(Stateful):
             raise Finished(self.finished)
         if given.kind == "begin":
             self.run = self.run or given.body.decode()
+            return []
+        if given.kind == "charges":
+            self._charged(given.node, given.body)
             return []
         if given.kind == "start":
             return self._start(Scale(*json.loads(given.body)), now)
@@ -188,8 +196,25 @@ class LiveCloud(Stateful):
         }
 
     def spent(self) -> dict[str, Any]:
-        """Return the privacy ledger; empty without one."""
-        return {}
+        """Return the privacy ledger, as edges have told theirs; empty without one."""
+        return {} if self.plan is None else self.plan.report(total(self.plan, self.charges.values()))
+
+    def privacy_status(self) -> dict[str, Any]:
+        """Return the privacy ledger in a few numbers, and the charges of every edge."""
+        report = self.spent()
+        names = ("unit", "noise", "epsilon", "epsilon_participation", "delta", "budget", "charges")
+        edges = {}
+        for edge, told in sorted(self.charges.items()):
+            most = {name: max(counts.values(), default=0) for name, counts in told.counts.items()}
+            edges[edge] = {"able": told.able, "charges": most}
+        return {**{name: report[name] for name in names}, "edges": edges}
+
+    def check_charges(self, edge: int, body: bytes) -> Charges:
+        """Return what an edge says of its privacy ledger, or raise."""
+        if self.plan is None:
+            raise Malformed("charges without differential privacy")
+        known = self.charges.get(edge, Charges())
+        return read_charges(body, self.clusters[edge], self.plan.entries, known)
 
     def edges_ms(self) -> dict[str, list[float]]:
         """Return measured response latency and waiting time of every edge."""
@@ -264,7 +289,14 @@ class LiveCloud(Stateful):
         if self.most_examples is not None and known and 0 < examples <= self.most_examples:
             self.cloud.handle(ClusterChange(edge, examples, now))
 
+    def _charged(self, edge: int, body: bytes) -> None:
+        self.charges = {**self.charges, edge: self.check_charges(edge, body)}
+        self._look_at_budgets()
+
     def _look_at_budgets(self) -> None:
+        spent = len(self.charges) == len(self.clusters) and not any(c.able for c in self.charges.values())
+        if self.plan is not None and spent and not self.cloud.leases and not self.finished:
+            self._finish(f"{self.plan.budget.text} used up")
         for name, share in self.used().items():
             if share >= 1 and not self.finished:
                 self._finish(f"{self.limits[name]:,} {name.replace('_', ' ')} used up")

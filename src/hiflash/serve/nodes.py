@@ -14,6 +14,7 @@ from hiflash.errors import RunError, StorageError, first_error
 from hiflash.serve.assemble import Deployment
 from hiflash.serve.calls import CallError
 from hiflash.serve.channels import Channels, split_address
+from hiflash.serve.charges import open_charges
 from hiflash.serve.client import ClientAgent
 from hiflash.serve.cloud import CloudService
 from hiflash.serve.grpc_transport import start_server
@@ -95,11 +96,17 @@ async def run_cloud(
             store.write_status({**service.status(), "running": False})
 
 
-async def run_edge(deployment: Deployment, number: int, place: Place, stop: asyncio.Event) -> bool:
-    """Work as an edge until the run is over; return False if `stop` was set first."""
+async def run_edge(
+    deployment: Deployment, number: int, place: Place, stop: asyncio.Event, *, folder: Path = Path()
+) -> bool:
+    """Work as an edge until the run is over; return False if `stop` was set first.
+
+    The edge keeps its privacy ledger in the `folder`, if it has one.
+    """
     most = deployment.wire.most_bytes
+    charges = open_charges(deployment.plan, number, folder)
     cloud = place.channels.to(place.cloud, "cloud", 0, most)
-    agent = deployment.edge(number, cloud)
+    agent = deployment.edge(number, cloud, charges=charges)
     server, port = await start_server(
         agent.cluster, place.listen, place.channels.credentials, most, denied=place.channels.denied
     )

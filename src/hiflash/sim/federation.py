@@ -34,6 +34,7 @@ from hiflash.sim.events import Log
 from hiflash.sim.machines import StartModel, check_clusters, workload_of
 from hiflash.sim.plan_privacy import plan_of
 from hiflash.sim.population import Population, populate, validation_of
+from hiflash.sim.private import PrivacyPlan
 from hiflash.sim.session import Engine
 from hiflash.sim.worker_arrays import worker_arrays
 from hiflash.weights import Spans, Spec
@@ -171,8 +172,10 @@ def build(
         nothing = np.zeros(1, np.float32)  # a placeholder: without training nothing reads the model
         return Federation(config, data, population, name, StartModel(nothing, spec, trainable), None, task)
     start = StartModel(initial, spec, trainable)
-    rules = _round_rules(config, local, trainable, _private_rounds(config, population, start))
-    pool = _pool(config, data, population, make, rules, task, train)
+    plan = _privacy_plan(config, population, start)
+    sums = None if plan is None else plan.edge_sums(SeededRandomness(config.seed))
+    rules = _round_rules(config, local, trainable, sums)
+    pool = _pool(config, data, population, make, rules, task, train, plan=plan)
     return Federation(config, data, population, name, start, pool, task, local)
 
 
@@ -312,12 +315,13 @@ def _pool(
     task: Task,
     train: Callable[..., Any] | None,
     given: Sequence[np.ndarray] | None = None,
+    plan: PrivacyPlan | None = None,
 ) -> WorkerPool | RayExecutor:
     """Return the workers of the executor that the configuration asks for; `given` are arrays of their own."""
     import torch
 
     from hiflash.train.choose import choose_trainer
-    from hiflash.train.task import Solver
+    from hiflash.train.task import SamplePrivacy, Solver
     from hiflash.train.torch_trainer import Samples, resolve_device
 
     if data.x.ndim != 4 and config.data.augment:
@@ -339,6 +343,7 @@ def _pool(
         clip_norm=math.inf if client.clip_norm == "none" else client.clip_norm,
         augment=config.data.augment,
         optimizer=client.optimizer,
+        private=SamplePrivacy(plan.clip, plan.noise) if plan is not None and plan.unit == "sample" else None,
     )
     own = _own_training(config, train)
     make_trainer = choose_trainer(config.trainer, make, samples, solver, own)
@@ -355,8 +360,8 @@ def _pool(
     return RayExecutor(setup, connect(config.ray.address, workers))
 
 
-def _private_rounds(config: Config, population: Population, start: StartModel) -> PrivateRounds | None:
-    """Return how simulated edges add up their clients privately, None if they do not."""
+def _privacy_plan(config: Config, population: Population, start: StartModel) -> PrivacyPlan | None:
+    """Return what a run does for privacy, None for nothing; raise if its model cannot have noise."""
     plan = plan_of(config, population, start.spec.size)
     if plan is None:
         return None
@@ -365,7 +370,7 @@ def _private_rounds(config: Config, population: Population, start: StartModel) -
             "dp.unit needs a model without running statistics such as those of BatchNorm: noise would make "
             "their variances negative, and they mix samples; use GroupNorm, or another model.name"
         )
-    return plan.edge_sums(SeededRandomness(config.seed))
+    return plan
 
 
 def _round_rules(

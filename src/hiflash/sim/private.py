@@ -153,12 +153,6 @@ class Spending:
         """Return whether no client can pay for another round."""
         return not self.able
 
-    @property
-    def reason(self) -> str:
-        """Return the budget in words."""
-        budget = self.plan.budget
-        return f"privacy budget epsilon {budget.epsilon:g} at delta {budget.delta:g}"
-
     def left(self, clients: Sequence[int]) -> Sequence[int]:
         """Return how many more rounds each of some clients can pay for."""
         return self.plan.left(self.ledger, clients)

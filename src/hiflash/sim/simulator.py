@@ -132,7 +132,7 @@ class Simulator(Stateful):
         used = {self._budgets[name]: spent[name] / limit for name, limit in self.limits.items()}
         if self.spending is not None and self.spending.plan.budget.epsilon is not None:
             over = not self.heap or (self.spending.nobody_left and not self.cloud.leases)
-            used[self.spending.reason] = 1.0 if over else min(0.999, self.spending.used())
+            used[self.spending.plan.budget.text] = 1.0 if over else min(0.999, self.spending.used())
         return used
 
     def totals(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-__all__ = ["POINTS", "crash_point"]
+__all__ = ["EDGE_POINTS", "POINTS", "crash_point"]
 
 POINTS = (
     "journal.before",
@@ -23,6 +23,9 @@ POINTS = (
     "result.written",
     "result.renamed",
 )
+"""Those of a cloud, in the order in which it passes them."""
+EDGE_POINTS = ("charge.saved",)
+"""Those of an edge: its privacy ledger is on disk, and the sum that it charged for is not opened yet."""
 
 _passed: Counter[str] = Counter()
 

@@ -101,13 +101,15 @@ def serve_edge(
     node: str = "edge",
     listen: str = "127.0.0.1:0",
     address: str = "",
+    directory: str | Path = ".",
     certs: str | Path | None = None,
     insecure: bool = False,
     ready: Ready | None = None,
 ) -> None:
     """Work as an edge, such as `edge/3`, until the run is over.
 
-    Clients reach it at `address`, which is `listen` unless given.
+    Clients reach it at `address`, which is `listen` unless given. `directory` is where it keeps its privacy
+    ledger, with `dp.unit`.
     """
     from hiflash.serve.assemble import deploy
     from hiflash.serve.channels import open_channels, split_address
@@ -123,7 +125,8 @@ def serve_edge(
         raise ConfigError(f"{chosen.method} has no edges (federation.flat); start cloud and clients only")
     place = Place(channels, listen, cloud, address, ready or _quiet)
     deployment = deploy(chosen)
-    if not run_until_stopped(lambda stop: run_edge(deployment, number, place, stop)):
+    folder = Path(directory)
+    if not run_until_stopped(lambda stop: run_edge(deployment, number, place, stop, folder=folder)):
         raise Paused(None, f"edge {number} stopped")
 
 

@@ -111,10 +111,12 @@ def _one_thread() -> None:
 def _nodes(deployment: Deployment, home: Path, state: Path) -> dict[str, Work]:
     """Return the work of every node by name."""
     units = deployment.config.federation
+    keeps = home if state.parent == home else state
     nodes: dict[str, Work] = {"cloud": partial(_cloud, deployment, home, state)}
     if not units.flat:
-        nodes |= {f"edge-{n}": partial(_edge, deployment, home, n) for n in range(units.edges)}
-    keeps = home if state.parent == home else state
+        nodes |= {
+            f"edge-{n}": partial(_edge, deployment, home, n, keeps / "edges") for n in range(units.edges)
+        }
     return nodes | {
         f"client-{n}": partial(_client, deployment, home, n, keeps / "clients") for n in range(units.clients)
     }
@@ -129,12 +131,12 @@ def _cloud(deployment: Deployment, home: Path, state: Path) -> None:
     run_cloud_node(deployment, state, _channels(home, "cloud"), listen, partial(_write, known))
 
 
-def _edge(deployment: Deployment, home: Path, number: int) -> None:
+def _edge(deployment: Deployment, home: Path, number: int, folder: Path) -> None:
     from hiflash.serve.nodes import Place, run_edge
     from hiflash.study.deploy import run_until_stopped
 
     place = Place(_channels(home, f"edge/{number}"), f"{HOST}:0", _address(home))
-    _to_its_end(run_until_stopped(lambda stop: run_edge(deployment, number, place, stop)))
+    _to_its_end(run_until_stopped(lambda stop: run_edge(deployment, number, place, stop, folder=folder)))
 
 
 def _client(deployment: Deployment, home: Path, number: int, memory: Path) -> None:

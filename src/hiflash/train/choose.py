@@ -34,6 +34,12 @@ def choose_trainer(
     if own is not None:
         return lambda: FunctionTrainer(make_model, samples, solver, own)
     check_optimizer(solver)
+    if solver.private is not None:
+        from hiflash.train.private import PrivateTrainer
+
+        private = solver.private
+        PrivateTrainer(make_model, samples, solver, private)  # a model that does not fit must fail here
+        return lambda: PrivateTrainer(make_model, samples, solver, private)
     if name == "torch":
         return lambda: TorchTrainer(make_model, samples, solver)
     if name == "stacked":

@@ -9,7 +9,15 @@ from typing import Protocol
 
 from hiflash.messages import ClientTask, Extra, Weights
 
-__all__ = ["Solver", "TaskResult", "Trainer", "WorkerTrainer"]
+__all__ = ["SamplePrivacy", "Solver", "TaskResult", "Trainer", "WorkerTrainer"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePrivacy:
+    """What keeps single samples private: the norm of their gradients, and noise in multiples of it."""
+
+    clip: float
+    noise: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +26,7 @@ class Solver:
 
     `momentum` and `weight_decay` are those of torch.optim.SGD; its state starts anew in each task.
     `clip_norm` is that of torch's `clip_grad_norm_`, for the gradient of the loss. `mu` is FedProx's.
-    `optimizer` is `sgd`, or the name of another optimiser of torch.
+    `optimizer` is `sgd`, or the name of another optimiser of torch. With `private` steps are those of DP-SGD.
     """
 
     batch: int
@@ -28,6 +36,7 @@ class Solver:
     clip_norm: float = math.inf
     augment: bool = False
     optimizer: str = "sgd"
+    private: SamplePrivacy | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,264 @@
+"""Deployed edges with a privacy budget: noise of the system, a ledger on disk before any sum is opened."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("grpc", reason='needs pip install "hiflash[serve]"')
+
+import hiflash
+from hiflash.errors import BudgetError, ConfigError, DamageError, RunError
+from hiflash.messages import ClientUpdate
+from hiflash.privacy.ledger import Budget
+from hiflash.privacy.randomness import SeededRandomness
+from hiflash.serve.charges import Charges, EdgeCharges, open_charges, read_charges
+from hiflash.serve.deployable import check_deployable
+from hiflash.serve.wire import Malformed
+from hiflash.sim.private import PrivacyPlan
+from hiflash.store.checkpoint import load_checkpoint
+from serve.inside import Inside, tiny_config
+from serve.test_deployed import replayed
+
+PRIVATE = {"dp.unit": "client", "dp.noise": 1.0}
+FILE = "edge-0-privacy.safetensors"
+
+
+def plan(limit=None, noise=1.0, sampling=1.0):
+    return PrivacyPlan(
+        unit="client",
+        clip=1.0,
+        noise=noise,
+        charged=noise,
+        budget=Budget(limit, 1e-5),
+        clients=4,
+        sampling=sampling,
+        where="edge",
+        divisors=(2.0, 2.0),
+        at_cloud=False,
+        rounds=None,
+    )
+
+
+class OneRound:
+    """As much of an edge as charges look at."""
+
+    def __init__(self, clients=(0, 1)):
+        self.everyone = self.expected = clients
+        self.index = 0
+        self.grant = type("Grant", (), {"lease_id": 1})
+
+    def able(self, lease_id, index):
+        return self.everyone
+
+
+def update(client):
+    return ClientUpdate(client, 1, 0, np.zeros(3, np.float32), 10, 0.0, 0.0, 0.0)
+
+
+def opened(charges, clients=(0, 1)):
+    charges.edge = OneRound(clients)
+    return charges([update(client) for client in clients], 1, np.zeros(3, np.float32))
+
+
+def counts(path):
+    return load_checkpoint(path)["counts"]["edge round"].tolist()
+
+
+@pytest.mark.parametrize("more", [{}, {"dp.sampling": "poisson", "edge.clients_per_round": 0.3}])
+def test_a_deployed_run_keeps_the_ledger_of_its_edges_and_replays(more, tmp_path):
+    inside = Inside(tiny_config(**PRIVATE, **more, **{"serve.keep_client_updates": False}), tmp_path)
+    result = inside.run()
+    assert result.digest == replayed(inside)
+    told = {}
+    for edge in range(2):
+        saved = load_checkpoint(tmp_path / f"edge-{edge}-privacy.safetensors")["counts"]
+        for name, each in saved.items():
+            told[name] = told.get(name, 0) + each
+    # What an edge opened after the end of the run is on its disk only.
+    for name, each in told.items():
+        reported = sum(group["clients"] * group["charges"][name] for group in result.privacy["groups"])
+        assert reported <= each.sum() <= reported + 6 * 2
+    status = json.loads((inside.state / "status.json").read_text())["privacy"]
+    assert status["epsilon"] == result.privacy["epsilon"] > 0
+    assert set(status["edges"]) == {"0", "1"}
+
+
+def test_two_deployed_runs_differ_because_nobody_can_repeat_their_noise(tmp_path):
+    config = tiny_config(method="hierfavg", **PRIVATE, **{"cloud.participants": 2})
+    one, other = (Inside(config, tmp_path / name).run() for name in ("one", "other"))
+    assert one.digest != other.digest
+
+
+def test_a_deployed_run_ends_when_no_client_can_pay(tmp_path):
+    result = Inside(tiny_config(**PRIVATE, **{"dp.epsilon": 10.0}), tmp_path).run()
+    assert result.stop_reason == "privacy budget epsilon 10 at delta 1e-05 used up"
+    assert [group["charges"] for group in result.privacy["groups"]] == [{"edge round": 3}]
+    assert result.privacy["epsilon"] <= 10
+
+
+def test_a_second_run_goes_on_with_what_is_left(tmp_path):
+    first = EdgeCharges(plan(8.0), 0, tmp_path / FILE)
+    opened(first)
+    again = EdgeCharges(plan(8.0), 0, tmp_path / FILE)
+    opened(again)  # noise 1 pays for 2 rounds
+    with pytest.raises(BudgetError, match="client 0"):
+        opened(EdgeCharges(plan(8.0), 0, tmp_path / FILE))
+    assert counts(tmp_path / FILE) == [2, 2, 0, 0]
+
+
+def test_other_noise_of_an_earlier_run_counts_too(tmp_path):
+    opened(EdgeCharges(plan(8.0, noise=1.0), 0, tmp_path / FILE))
+    later = EdgeCharges(plan(8.0, noise=2.0), 0, tmp_path / FILE)
+    assert set(later.ledger.entries) == {"edge round", "edge round (noise 1, rate 1)"}
+    fresh = EdgeCharges(plan(8.0, noise=2.0), 0, tmp_path / "fresh.safetensors")
+    assert later.ledger.left("edge round", [0])[0] < fresh.ledger.left("edge round", [0])[0]
+
+
+def test_a_seeded_stream_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="operating system"):
+        EdgeCharges(plan(), 0, tmp_path / FILE, SeededRandomness(1))
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_sum_of_too_few_is_neither_charged_nor_opened(tmp_path):
+    charges = EdgeCharges(plan(), 0, tmp_path / FILE)
+    charges.edge = OneRound()
+    assert charges([update(0)], 2, np.zeros(3, np.float32)) is None
+    assert counts(tmp_path / FILE) == [0, 0, 0, 0]
+
+
+def test_if_the_ledger_cannot_be_saved_nothing_is_opened(tmp_path, monkeypatch):
+    charges = EdgeCharges(plan(), 0, tmp_path / FILE)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hiflash.serve.charges.save_checkpoint", full)
+    with pytest.raises(OSError, match="No space"):
+        opened(charges)
+    assert charges.ledger.counts["edge round"].tolist() == [0, 0, 0, 0]
+
+
+def test_a_damaged_or_foreign_ledger_is_refused(tmp_path):
+    opened(open_charges(plan(), 0, tmp_path))
+    path = tmp_path / FILE
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(DamageError):
+        open_charges(plan(), 0, tmp_path)
+    path.write_bytes(good)
+    other = plan()
+    object.__setattr__(other, "clients", 9)
+    with pytest.raises(RunError, match="another federation"):
+        open_charges(other, 0, tmp_path)
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from serve.test_private_edges import EdgeCharges, opened, plan
+charges = EdgeCharges(plan(), 0, Path(sys.argv[1]))
+while True:
+    opened(charges)
+    print("opened", flush=True)
+"""
+
+
+def start(path, **env):
+    import os
+
+    where = os.pathsep.join([*sys.path, str(Path(__file__).parents[1])])
+    environment = {**os.environ, "PYTHONPATH": where, **env}
+    command = [sys.executable, "-c", CHILD, str(path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+
+
+def test_a_crash_between_charge_and_opening_costs_budget_not_privacy(tmp_path):
+    child = start(tmp_path / FILE, HIFLASH_CRASH="charge.saved:3")
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 86
+    assert out.count("opened") == 2
+    assert counts(tmp_path / FILE) == [3, 3, 0, 0]
+
+
+def test_no_kill_loses_a_charge(tmp_path):
+    stream, seen = random.Random(5), 0
+    for _ in range(4):
+        with start(tmp_path / FILE) as child:
+            assert child.stdout is not None
+            seen += bool(child.stdout.readline())
+            time.sleep(stream.uniform(0, 0.1))
+            child.kill()
+            seen += child.stdout.read().count("opened\n")
+        saved = counts(tmp_path / FILE)
+        assert saved[0] == saved[1] >= seen
+        seen = saved[0]  # what was charged and not opened stays charged
+    assert seen > 4
+
+
+def said(numbers, able=True, clients=(0, 1), name="edge round"):
+    return json.dumps({"clients": list(clients), "counts": {name: numbers}, "able": able}).encode()
+
+
+def test_the_cloud_takes_charges_that_rise():
+    known = read_charges(said([1, 2]), [0, 1], ["edge round"], Charges())
+    assert known.counts == {"edge round": {0: 1, 1: 2}}
+    assert read_charges(said([1, 3], able=False), [0, 1], ["edge round"], known).able is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        said([0, 2]),  # fewer than before: the file was lost
+        said([1]),
+        said([1, 2, 3]),
+        said([1, -2]),
+        said([1, 2.5]),
+        said([1, 2**40]),
+        said([1, True]),
+        said([1, 2], clients=(0, 3)),
+        said([1, 2], able="yes"),
+        said([1, 2], name="other"),
+        b"{}",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        b" " * 2_000_000,
+    ],
+)
+def test_hostile_or_lost_charges_are_refused(body):
+    known = Charges({"edge round": {0: 1, 1: 2}})
+    with pytest.raises(Malformed):
+        read_charges(body, [0, 1], ["edge round"], known)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"method": "fedavg", **PRIVATE, "federation.edges": 1}, "use a method with edges"),
+        ({"dp.unit": "sample", "dp.noise": 1.0}, 'use "client"'),
+    ],
+)
+def test_what_cannot_be_deployed_is_named(settings, problem):
+    with pytest.raises(ConfigError, match=problem):
+        check_deployable(hiflash.Config(**settings))
+
+
+def test_a_lost_ledger_ends_the_edge_with_a_clear_error(tmp_path):
+    """The cloud remembers what an edge has told; one that comes back with less is refused."""
+    inside = Inside(tiny_config(**PRIVATE), tmp_path)
+    live = inside.deployment.live(lambda *_: None)
+    try:
+        cluster = live.clusters[0]
+        live.charges = {0: Charges({"edge round": dict.fromkeys(cluster, 5)})}
+        charges = open_charges(inside.deployment.plan, 0, tmp_path)
+        with pytest.raises(Malformed, match="lost or old"):
+            live.check_charges(0, charges.body(cluster))
+    finally:
+        inside.deployment.federation.close()
