@@ -14,6 +14,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 VOCABULARY = {"messages", "estimates", "weights", "seeding", "errors"}
 # Each package, and what it may import beside the vocabulary and itself.
 MAY_IMPORT: dict[str, set[str]] = {
+    "privacy": set(),
     "core": set(),
     "data": {"core"},
     "store": {"core"},
@@ -21,9 +22,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": {"core", "data", "store", "agents"},
     "config": {"core", "data", "methods"},
     "train": {"core", "data"},
-    "execute": {"core", "methods", "train"},
-    "sim": {"core", "agents", "methods", "config", "data", "train", "execute"},
-    "serve": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
+    "execute": {"privacy", "core", "methods", "train"},
+    "sim": {"privacy", "core", "agents", "methods", "config", "data", "train", "execute"},
+    "serve": {"privacy", "core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
     "control": {"core", "store", "agents", "methods", "config", "data", "train", "execute", "sim"},
     "report": {"core", "store", "sim", "control"},
 }
