@@ -27,6 +27,7 @@ FEDERATED = Need(("cloud.schedule",), ("async", "sync"))
 EDGES = Need(("federation.flat",), (False,))
 FLUCTUATION = Need(("resources.fluctuation",), ("on",))
 STEPS = Need(("client.algorithm",), ("sgd", "scaffold", "feddyn", "fednova"))  # a function takes its own
+SECURE = Need(("edge.secure",), ("secagg",))
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
 BASIC: dict[str, tuple[Need, ...]] = {
@@ -41,6 +42,8 @@ BASIC: dict[str, tuple[Need, ...]] = {
     "resources.fluctuation_rho": (FLUCTUATION,),
     "resources.fluctuation_spread": (FLUCTUATION,),
     "edge.aggregate": (FEDERATED, EDGES),
+    "edge.secure": (FEDERATED, EDGES),
+    "edge.secure_bound": (FEDERATED, EDGES, SECURE),
     "attack.kind": (FEDERATED,),
     **{f"mobility.{key}": (FEDERATED,) for key in ("moves_per_s", "joins_per_s", "leaves_per_s", "absent")},
     "mobility.repair_s": (FEDERATED, EDGES),

@@ -199,6 +199,8 @@ class Config(Section):
             decisive[FILES] = content_digest(self.federation.files)
         if "client.function" in decisive:  # its file may lie in another folder
             decisive["client.function"] = Path(decisive["client.function"]).name
+        if decisive.get("edge.secure") == "off":  # runs from before this key keep their digest
+            del decisive["edge.secure"]
         return decisive
 
     def digest(self) -> str:

@@ -81,7 +81,8 @@ class EdgeRules:
     `least` is the smallest number of models that the aggregation rule accepts. `gathers` says what becomes of
     the arrays that clients send beside their models, and `usable` whether they are the right ones. Without
     `trains` a round has no assignments: only its timing counts. `clients_per_round` is a number of clients, a
-    share of the cluster below 1, or None for all (`taking_part`).
+    share of the cluster below 1, or None for all (`taking_part`). `opens` says how many clients of a round
+    must stay so that its secure sum can be opened, None without secure sums.
     """
 
     edge_rounds: tuple[int, ...]
@@ -95,6 +96,7 @@ class EdgeRules:
     trains: bool = True
     gathers: str = "sum"
     usable: Callable[[Extra], bool] = usable_extra
+    opens: Callable[[int], int] | None = None
 
 
 def taking_part(wanted: float | None, clients: int) -> int:
@@ -183,7 +185,8 @@ class Edge(Stateful):
     def needed(self) -> int:
         """Return how many clients of the current round must deliver a usable model."""
         share = math.ceil(self.rules.quorum * len(self.expected) - 1e-9)  # 0.28 * 25 is a bit over 7
-        return max(self.rules.least, share)
+        opens = 0 if self.rules.opens is None else self.rules.opens(len(self.expected))
+        return max(self.rules.least, share, opens)
 
     def steps(self, clients: Sequence[int]) -> int:
         """Return the local steps of these clients in one edge round."""

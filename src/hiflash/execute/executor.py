@@ -17,6 +17,7 @@ from hiflash.core.aggregation import MEAN, Rule, combine_clients, mean_steps
 from hiflash.core.algorithms.algorithm import ClientAlgorithm, Done, Steps, gather, usable_extra
 from hiflash.core.attack import HONEST, Attack
 from hiflash.core.state import shared_record
+from hiflash.execute.secure import SecureRules, open_round
 from hiflash.messages import Assignment, ClientTask, ClientUpdate, Extra, Model, Promise, Weights
 from hiflash.train.task import TaskResult, Trainer
 from hiflash.weights import Spans, cut, finite, graft
@@ -44,7 +45,8 @@ class PendingModel(Promise):
     """The promise of an edge model: the result of the assignments `work` on the model `base`.
 
     `examples` has the sample counts of the clients, in order; `kept` the values that clients do not share.
-    `states` are what their algorithm keeps on them, and `extra` came with the grant.
+    `states` are what their algorithm keeps on them, and `extra` came with the grant. `asked` are all
+    clients of the round with their samples, also those that are late: a secure sum begins with them.
     """
 
     lease_id: int
@@ -56,6 +58,8 @@ class PendingModel(Promise):
     kept: Mapping[int, Weights]
     states: Mapping[int, Extra] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
+    edge: int = 0
+    asked: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +68,9 @@ class EdgeModel:
 
     `examples` has the sample counts of the clients that contributed, `kept` the values they do not share,
     `states` what their algorithm keeps on them, and `extra` what they send beside their models. `steps` is
-    the mean of their local steps in this lease, and `metrics` are means of the last round.
+    the mean of their local steps in this lease, and `metrics` are means of the last round. Under secure sums
+    nobody knows the samples of a client: `examples` has one entry for those of the last round together, and
+    `clipped` counts the values that were clipped in this lease.
     """
 
     weights: Weights
@@ -74,6 +80,7 @@ class EdgeModel:
     extra: Extra = field(default_factory=dict)
     steps: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    clipped: int = 0
 
 
 SGD, PLAIN_STEPS = ClientAlgorithm(), Steps()
@@ -84,7 +91,7 @@ class RoundRules:
     """The rules of every edge round of a run, as plain data for any worker.
 
     `local` are the spans of a model that clients do not share. The first `trained` values of a model are
-    trained; None means all.
+    trained; None means all. With `secure` an edge sees the sum of its clients' models only.
     """
 
     rule: Rule = MEAN
@@ -93,6 +100,7 @@ class RoundRules:
     algorithm: ClientAlgorithm = SGD
     counter: Steps = PLAIN_STEPS
     trained: int | None = None
+    secure: SecureRules | None = None
 
 
 PLAIN = RoundRules()
@@ -116,6 +124,8 @@ class RoundWork:
     due: float
     states: Mapping[int, Extra] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
+    edge: int = 0
+    asked: tuple[tuple[int, int], ...] = ()
 
 
 class Executor(Protocol):
@@ -163,6 +173,8 @@ def begin(model: PendingModel, executor: Executor, due: float) -> None:
             due,
             model.states,
             model.extra,
+            model.edge,
+            model.asked,
         )
     )
 
@@ -253,6 +265,8 @@ def close_round(
                 share.extra,
             )
         )
+    if rules.secure is not None:
+        return _opened(rules.secure, work, before, updates, EdgeModel(base, {}, kept, states))
     made = combine_clients(updates, work.quorum, base, rules.rule)
     if made is None:
         return None
@@ -268,6 +282,25 @@ def close_round(
         gather(rules.algorithm.gathers, before.extra, extras, list(counts.values())),
         before.steps + mean_steps(counted),
         _mean_metrics(tasks, results, counts),
+    )
+
+
+def _opened(
+    secure: SecureRules, work: RoundWork, before: EdgeModel, updates: Sequence[ClientUpdate], own: EdgeModel
+) -> EdgeModel | None:
+    """Return the edge model of a round under secure sums; `own` has what the clients keep."""
+    place = (work.edge, work.lease_id, work.index)
+    opened = open_round(secure, place, work.asked, updates, before.weights)
+    if opened is None:
+        return None
+    steps = [update.steps for update in updates if update.client in opened.clients]
+    return EdgeModel(
+        opened.weights,
+        {-1: opened.examples},
+        own.kept,
+        own.states,
+        steps=before.steps + sum(steps) / len(steps),
+        clipped=before.clipped + opened.clipped,
     )
 
 

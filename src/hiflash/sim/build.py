@@ -32,6 +32,7 @@ from hiflash.sim.machines import (
     workload_of,
 )
 from hiflash.sim.mobility import Mobility, MobilityRules, Paths
+from hiflash.sim.phases import Phases
 from hiflash.sim.population import Population
 from hiflash.sim.simulator import Simulator
 from hiflash.sim.training import NoTraining, RealTraining, StandIn
@@ -65,7 +66,8 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     workloads = [by_size[size] for size in population.examples.tolist()]
     exchange = exchange_of(config, start)
     world = _world(config, population, spec.size, exchange.payloads)
-    training = _training(materials, workloads, Uplink(exchange.upload, spec))
+    secure = config.edge.secure != "off" and not config.federation.flat
+    training = _training(materials, workloads, Uplink(exchange.upload, spec), secure=secure)
     rules = edge_rules(config, exchange.algorithm, start.trained, trains=training.trains)
     aggregate = edge_aggregate(config, exchange.algorithm, start.trained)
     edges = [
@@ -90,7 +92,14 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         cloud,
         edges,
         world,
-        Ledger(len(edges), exchange.payloads, prices, flat=config.federation.flat, synchronous=synchronous),
+        Ledger(
+            len(edges),
+            exchange.payloads,
+            prices,
+            flat=config.federation.flat,
+            synchronous=synchronous,
+            secure=secure,
+        ),
         training,
         slot_s=config.resources.slot_s if slotted else None,
         limits=limits_of(config),
@@ -100,9 +109,11 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     )
 
 
-def _training(materials: Materials, workloads: Sequence[Workload], uplink: Uplink) -> NoTraining:
+def _training(
+    materials: Materials, workloads: Sequence[Workload], uplink: Uplink, *, secure: bool
+) -> NoTraining:
     if materials.executor is not None:
-        return RealTraining(materials.executor, workloads, uplink)
+        return RealTraining(materials.executor, workloads, uplink, secure=secure)
     return NoTraining() if materials.stand_in is None else StandIn(materials.stand_in)
 
 
@@ -180,7 +191,14 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
         if resources.fluctuation == "on"
         else None,
+        phases=_phases(config, population, payloads),
     )
+
+
+def _phases(config: Config, population: Population, payloads: Payloads) -> Phases | None:
+    if config.edge.secure == "off" or config.federation.flat:
+        return None
+    return Phases(payloads.model, population.resources.own_hop_s(population.edge_clusters))
 
 
 def _usual_clusters(config: Config, population: Population) -> list[list[int]]:

@@ -39,6 +39,10 @@ class Summed(NamedTuple):
     examples: int
     clipped: int
 
+    def applied(self, base: Weights) -> Weights:
+        """Return the model that the mean change leads to from `base`."""
+        return (base + self.mean).astype(np.float32)
+
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
