@@ -33,8 +33,8 @@ def test_the_model_of_an_edge_round_is_that_of_the_whole_numbers(monkeypatch: An
     """Recompute every sum with Python's integers from the clients' models."""
     rounds, true = [], executor.open_round
 
-    def watched(rules: Any, place: Any, asked: Any, updates: Any, base: Any) -> Any:
-        opened = true(rules, place, asked, updates, base)
+    def watched(rules: Any, place: Any, asked: Any, updates: Any, quorum: int, base: Any) -> Any:
+        opened = true(rules, place, asked, updates, quorum, base)
         rounds.append((asked, updates, base, opened))
         return opened
 
@@ -104,6 +104,13 @@ def test_late_clients_are_lost_at_the_masked_phase(tmp_path: Path) -> None:
     assert result.secure["abandoned"] == sum(count > 1 for count in lost) > 0
     assert 0 <= result.secure["abandoned"] - result.abandoned <= 2  # the cloud hears of it a little later
     assert any(count == 1 for count in lost)
+
+
+def test_a_quorum_above_the_threshold_keeps_a_sum_closed() -> None:
+    settings = {"resources.fluctuation": "on", "edge.deadline_s": 0.00042, "stop.communications": 20}
+    strict = run(**settings, **{"edge.quorum": 1.0})
+    assert strict.secure["abandoned"] > run(**settings).secure["abandoned"]
+    assert 0 <= strict.secure["abandoned"] - strict.abandoned <= 2
 
 
 def test_clients_that_send_no_numbers_are_left_out_and_too_many_stop_the_sum() -> None:

@@ -117,7 +117,7 @@ class Edge(Stateful):
 
     STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
              "expected", "updates", "gone", "seen", "sent_at", "awaiting", "lease_steps",
-             "extra")  # fmt: skip
+             "extra", "summed")  # fmt: skip
 
     def __init__(
         self,
@@ -150,6 +150,7 @@ class Edge(Stateful):
         self.awaiting = 0  # the lease whose verdict is still to come
         self.lease_steps = 0.0  # mean local steps of a client in the rounds of this lease
         self.extra: Extra = {}  # what its clients sent beside their models
+        self.summed = 0  # samples of the last round, if its secure sum was opened
         self.counted: Sequence[int] = ()  # the clients of the last round whose models were used
 
     def handle(self, event: EdgeEvent) -> list[EdgeEffect]:
@@ -162,6 +163,9 @@ class Edge(Stateful):
                     return []
                 model = self.model if event.model is None else event.model
                 usable = model if len(event.clients) >= self.needed else None
+                if event.examples and usable is not None:
+                    self.summed = event.examples
+                    self.lease_steps += self.steps(event.clients) / len(event.clients)
                 return self._end_round(usable, event.clients, event.compute_s, event.send_s, event.now)
             case ClientUpdate():
                 return self._take(event)
@@ -178,7 +182,7 @@ class Edge(Stateful):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
-        super().restore(state)
+        super().restore({"summed": 0, **state})  # older ones have none
         self._count_cluster()
 
     @property
@@ -267,7 +271,7 @@ class Edge(Stateful):
 
     def _accept(self, grant: Grant, now: float) -> list[EdgeEffect]:
         self.grant, self.index, self.model, self.seen = grant, 0, grant.weights, set()
-        self.lease_steps, self.extra = 0.0, {}
+        self.lease_steps, self.extra, self.summed = 0.0, {}, 0
         self.grants += 1
         return self._start(now)
 
@@ -366,6 +370,7 @@ class Edge(Stateful):
         examples = self.examples
         if len(self.seen) < len(self.everyone):
             examples = sum(self.workloads[client].examples for client in self.seen)
+        examples = self.summed or examples
         again, steps = self._check_in(now), max(1.0, self.lease_steps)
         return [Upload(self.edge, grant.lease_id, model, examples, again, now, steps, self.extra)]
 

@@ -290,7 +290,7 @@ def _opened(
 ) -> EdgeModel | None:
     """Return the edge model of a round under secure sums; `own` has what the clients keep."""
     place = (work.edge, work.lease_id, work.index)
-    opened = open_round(secure, place, work.asked, updates, before.weights)
+    opened = open_round(secure, place, work.asked, updates, work.quorum, before.weights)
     if opened is None:
         return None
     steps = [update.steps for update in updates if update.client in opened.clients]

@@ -33,9 +33,10 @@ def open_round(
     place: tuple[int, int, int],
     asked: Sequence[tuple[int, int]],
     updates: Sequence[ClientUpdate],
+    quorum: int,
     base: Weights,
 ) -> OpenedRound | None:
-    """Return the sum of a round, None if too few of its clients have something to send.
+    """Return the sum of a round, None if fewer than `quorum` of its clients have something to send.
 
     `place` has edge, lease and round. `asked` are all clients of the round with their samples; those without
     an update were late, and are lost when the others send their vectors. A client whose model is not finite
@@ -57,7 +58,7 @@ def open_round(
             return None
         return form.encode(update.weights.astype("float64") - base, update.examples)
 
-    opened = sum_in_memory(terms, rules.seed, vector_of)
+    opened = sum_in_memory(terms, rules.seed, vector_of, quorum=quorum)
     if not isinstance(opened, Opened):
         return None
     summed = opened.summed

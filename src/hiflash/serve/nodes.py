@@ -17,6 +17,7 @@ from hiflash.serve.channels import Channels, split_address
 from hiflash.serve.client import ClientAgent
 from hiflash.serve.cloud import CloudService
 from hiflash.serve.grpc_transport import start_server
+from hiflash.serve.keys import client_sums, edge_sums
 from hiflash.serve.memory import Memories, MemoryFile
 from hiflash.serve.state import StateFolder
 from hiflash.serve.training import LocalTraining
@@ -98,7 +99,7 @@ async def run_edge(deployment: Deployment, number: int, place: Place, stop: asyn
     """Work as an edge until the run is over; return False if `stop` was set first."""
     most = deployment.wire.most_bytes
     cloud = place.channels.to(place.cloud, "cloud", 0, most)
-    agent = deployment.edge(number, cloud)
+    agent = deployment.edge(number, cloud, sums=edge_sums(deployment, place.channels))
     server, port = await start_server(
         agent.cluster, place.listen, place.channels.credentials, most, denied=place.channels.denied
     )
@@ -151,7 +152,8 @@ async def run_client(
 
         patience = deployment.patience("client", number)
         way = PlacedByCloud(number, deployment.wire, cloud, connect, patience)
-        agent = deployment.client(number, examples, training, way, memories)
+        sums = client_sums(deployment, place.channels)
+        agent = deployment.client(number, examples, training, way, memories, sums)
         try:
             return await _work(f"client {number}", agent.run(), stop)
         finally:

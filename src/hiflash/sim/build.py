@@ -98,7 +98,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
             prices,
             flat=config.federation.flat,
             synchronous=synchronous,
-            secure=secure,
+            secure=config.edge.quorum if secure else None,
         ),
         training,
         slot_s=config.resources.slot_s if slotted else None,
@@ -198,7 +198,8 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
 def _phases(config: Config, population: Population, payloads: Payloads) -> Phases | None:
     if config.edge.secure == "off" or config.federation.flat:
         return None
-    return Phases(payloads.model, population.resources.own_hop_s(population.edge_clusters))
+    hop_s = population.resources.own_hop_s(population.edge_clusters)
+    return Phases(payloads.model, hop_s, config.edge.quorum)
 
 
 def _usual_clusters(config: Config, population: Population) -> list[list[int]]:

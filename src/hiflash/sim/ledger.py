@@ -66,10 +66,10 @@ class Ledger(Stateful):
         *,
         flat: bool,
         synchronous: bool,
-        secure: bool = False,
+        secure: float | None = None,
     ) -> None:
         self.flat = flat
-        self.secure = secure
+        self.secure = secure  # the quorum of secure sums, None without them
         self.synchronous = synchronous
         self.payloads = payloads
         self.prices = prices
@@ -155,8 +155,8 @@ class Ledger(Stateful):
         if not self.flat:  # the access hop of a flat client is part of its way over the WAN
             self.lan_bytes_down += sent * (self.payloads.model + self.payloads.lan_down)
             self.lan_bytes_up += reported * (self.payloads.model + self.payloads.lan_up)
-        if self.secure:
-            self._count_phases(sent, timing.lost)
+        if self.secure is not None:
+            self._count_phases(sent, timing.lost, self.secure)
 
     def arrived(self, verdict: Verdict, metrics: Mapping[str, float]) -> None:
         """Count an upload that reached the cloud, with the metrics of its clients."""
@@ -242,13 +242,19 @@ class Ledger(Stateful):
             "grants_per_edge": self.grants,
             "applied_per_edge": self.applied,
             "client_metrics": {name: total / count for name, (total, count) in sorted(self.told.items())},
-            **({"secure": self.secure_figures()} if self.secure else {}),
+            **({} if self.secure is None else {"secure": self.secure_figures()}),
         }
 
     def unusable(self) -> None:
         """Count an edge round with too few usable models, though enough clients reported."""
         self.rejections["not finite"] += 1
-        self.secured["abandoned"] += self.secure
+        self.secured["abandoned"] += self.secure is not None
+
+    def sum_told(self, asked: int, lost: tuple[int, ...], clipped: int, *, unopened: bool) -> None:
+        """Count what an edge tells of a secure sum beside its losses."""
+        self.secured["clipped_values"] += clipped
+        if unopened and ended_at(asked, lost, self.secure or 0.0) is None:
+            self.secured["abandoned"] += 1
 
     def secure_figures(self) -> dict[str, Any]:
         """Return what happened in secure sums."""
@@ -263,15 +269,16 @@ class Ledger(Stateful):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
+        state = {"secured": {}, **state}  # older ones have none
         super().restore(state)
         for name in ("staleness", "thresholds", "rejections", "secured"):
             setattr(self, name, Counter(state[name]))
 
-    def _count_phases(self, asked: int, lost: tuple[int, ...]) -> None:
+    def _count_phases(self, asked: int, lost: tuple[int, ...], quorum: float) -> None:
         """Count the messages of a secure sum, and the clients that its phases have lost."""
         self.secured["rounds"] += 1
-        self.secured["abandoned"] += ended_at(asked, lost) is not None
-        for phase, (down, up) in round_bytes(asked, lost).items():
+        self.secured["abandoned"] += ended_at(asked, lost, quorum) is not None
+        for phase, (down, up) in round_bytes(asked, lost, quorum).items():
             self.secured[f"bytes {phase}"] += down + up
             self.lan_bytes_down += down
             self.lan_bytes_up += up

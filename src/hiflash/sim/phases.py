@@ -37,6 +37,7 @@ class Phases:
 
     model_bytes: int
     hop_s: Floats | None = None
+    quorum: float = 0.0
 
     def trips(self, clients: Sequence[int], send_s: Sequence[float], stay: Sequence[bool] | None) -> Trips:
         """Return what a round of these clients takes beside training and sending masked models.
@@ -48,7 +49,7 @@ class Phases:
         lost, own_s, lasts_s = [0] * len(PHASES), [0.0] * asked, 0.0
         lost[PHASES.index("masked")] = 0 if stay is None else asked - sum(stay)
         hops = [0.0] * asked if self.hop_s is None else self.hop_s[list(clients)].tolist()
-        ends = ended_at(asked, lost)
+        ends = ended_at(asked, lost, self.quorum)
         for phase, gone in zip(PHASES, lost, strict=True):
             share = sum(client_bytes(phase, asked, there, asked)) / self.model_bytes
             ways = 1 if phase == "masked" else 2  # the way back is that of the masked model

@@ -63,9 +63,9 @@ def test_counted_bytes_are_those_of_the_messages(lost):
 def test_ten_clients_by_hand():
     assert round_bytes(10, (0,) * 5) == {
         # 10 numbers down; a number, two keys, a commitment, a signature and a certificate up.
-        "advertise": PhaseBytes(10 * 40, 10 * (4 + 96 + 72 + 640)),
+        "advertise": PhaseBytes(10 * 40, 10 * (4 + 96 + 72 + 512)),
         # ten adverts down; ten numbers and boxes of 64 + 16 bytes with two hashes up.
-        "share": PhaseBytes(10 * 8120, 10 * 10 * (4 + 80 + 64)),
+        "share": PhaseBytes(10 * 6840, 10 * 10 * (4 + 80 + 64)),
         # nine boxes down; two words more than the model has up.
         "masked": PhaseBytes(10 * 9 * 148, 10 * 8),
         "agree": PhaseBytes(10 * 40, 10 * 72),

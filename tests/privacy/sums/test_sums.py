@@ -205,6 +205,17 @@ def test_a_whole_sum_in_memory():
     assert abandoned.reason.startswith("3 of 5 clients are left at masked, and 4 are needed")
 
 
+def test_a_quorum_above_the_threshold_holds_for_the_vectors_in_the_sum():
+    """Five of five vectors, though four would open the sum; losing a client afterwards does no harm."""
+    party = Party(terms_of(5))
+    abandoned = sum_in_memory(party.terms, SEED, lambda c: None if c == 12 else party.vector(c), quorum=5)
+    assert abandoned == Abandoned(
+        "masked", "4 of 5 clients are left at masked, and 5 are needed; client 12 left at masked: no answer"
+    )
+    opened = sum_in_memory(party.terms, SEED, party.vector, {"agree": (12,)}, quorum=5)
+    assert opened.clients == (10, 11, 12, 13, 14)
+
+
 def test_secrets_do_not_show_in_what_is_printed():
     party = Party().until("unmask")
     client = party.clients[10]

@@ -119,12 +119,16 @@ SumEffect: TypeAlias = Ask | Rejected | Opened | Abandoned
 class SumEdge:
     """The edge of one secure sum. Events enter through `handle` only.
 
+    At least `quorum` vectors must be in the sum; the threshold holds in any case.
     `lost` has the clients that each phase has lost, `refusals` why clients left and messages were refused.
     """
 
-    def __init__(self, terms: Terms, verifier: Verifier, deadline_s: float = math.inf) -> None:
+    def __init__(
+        self, terms: Terms, verifier: Verifier, deadline_s: float = math.inf, quorum: int = 0
+    ) -> None:
         terms.check()
         self.terms, self.verifier, self.deadline_s = terms, verifier, deadline_s
+        self.quorum = quorum
         self.phase: Phase | None = None  # None before the start and after the end
         self.expected: tuple[int, ...] = ()
         self.answers: dict[int, Answer] = {}
@@ -154,6 +158,11 @@ class SumEdge:
             case TimeUp():
                 return self._close(event.now) if event.phase == self.phase else []
         assert_never(event)
+
+    @property
+    def needed(self) -> int:
+        """Return how many clients must answer in this phase."""
+        return max(self.terms.threshold, self.quorum if self.phase == "masked" else 0)
 
     def _begin(self, phase: Phase, requests: dict[int, Request], now: float) -> Ask:
         self.phase, self.expected, self.answers, self.gone = phase, tuple(sorted(requests)), {}, set()
@@ -227,7 +236,7 @@ class SumEdge:
                     raise Refused(f"its share of client {dealer}'s {kind} is wrong", client)
 
     def _close_if_complete(self, now: float) -> list[SumEffect]:
-        here, needed = len(self.answers), self.terms.threshold
+        here, needed = len(self.answers), self.needed
         complete = here + len(self.gone) >= len(self.expected)
         hopeless = len(self.expected) - len(self.gone) < needed
         opens = self.phase == "unmask" and here >= needed
@@ -239,7 +248,7 @@ class SumEdge:
             return []
         if phase != "unmask":  # it ends as soon as enough have answered
             self.lost[phase] = tuple(client for client in self.expected if client not in answers)
-        if len(answers) < self.terms.threshold:
+        if len(answers) < self.needed:
             self.lost[phase] = tuple(client for client in self.expected if client not in answers)
             return [self._abandon(phase, self._too_few(phase, len(answers)))]
         if phase == "unmask":
@@ -269,7 +278,7 @@ class SumEdge:
         return next(advert for advert in self.roster.adverts if advert.client == client)
 
     def _too_few(self, phase: Phase, answered: int) -> str:
-        left, needed = len(self.expected) - len(self.gone), self.terms.threshold
+        left, needed = len(self.expected) - len(self.gone), self.needed
         here = (
             f"{answered} of {{}} clients have answered"
             if left >= needed

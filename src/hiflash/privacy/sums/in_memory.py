@@ -35,14 +35,15 @@ def sum_in_memory(
     seed: int,
     vector_of: Callable[[int], Words | None],
     lost: Mapping[Phase, Collection[int]] = NOBODY,
+    quorum: int = 0,
 ) -> Opened | Abandoned:
     """Return the sum of the clients' vectors, or why it was abandoned.
 
     `vector_of` gives the vector of a client, None if it has none to send. `lost` names the clients that do
-    not answer from a phase on.
+    not answer from a phase on. At least `quorum` vectors must be in the sum.
     """
     verifier = SeededVerifier(seed)
-    edge = SumEdge(terms, verifier)
+    edge = SumEdge(terms, verifier, quorum=quorum)
     clients = {client: make_client(terms, client, seed, verifier) for client in terms.clients}
     missing: set[int] = set()
     effects = edge.start(0.0)

@@ -5,6 +5,7 @@ Only contents count, as with models: keys, hashes, shares, signatures, and 4 byt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from hiflash.privacy.sums.messages import ADDED, KEY_BYTES, LEAST_CLIENTS, PHASE
 __all__ = ["CREDENTIAL_BYTES", "SIGNATURE_BYTES", "PhaseBytes", "client_bytes", "ended_at", "round_bytes"]
 
 SIGNATURE_BYTES = 72  # a signature with a P-256 key has at most so many
-CREDENTIAL_BYTES = 640  # a client's certificate has about so many
+CREDENTIAL_BYTES = 512  # a client's certificate has about so many
 NUMBER_BYTES, HASH_BYTES = 4, 32
 BOX_BYTES = 2 * KEY_BYTES + 16 + 2 * HASH_BYTES  # two shares under a seal, and their hashes
 ADVERT_BYTES = NUMBER_BYTES + 3 * KEY_BYTES + SIGNATURE_BYTES + CREDENTIAL_BYTES
@@ -46,31 +47,30 @@ def client_bytes(phase: Phase, asked: int, there: int, dealers: int) -> PhaseByt
             return PhaseBytes(there * (number + SIGNATURE_BYTES), dealers * (number + KEY_BYTES))
 
 
-def round_bytes(asked: int, lost: Sequence[int]) -> dict[Phase, PhaseBytes]:
+def round_bytes(asked: int, lost: Sequence[int], quorum: float = 0.0) -> dict[Phase, PhaseBytes]:
     """Return the bytes of every phase of a round over all clients; `lost` has how many each phase lost."""
-    total, there, dealers = {}, asked, asked - sum(lost[:2])
+    total, there, dealers, ends = {}, asked, asked - sum(lost[:2]), ended_at(asked, lost, quorum)
     for phase, gone in zip(PHASES, lost, strict=True):
         down, up = client_bytes(phase, asked, there, dealers)
         total[phase] = PhaseBytes(there * down, (there - gone) * up)
         there -= gone
-        if _too_few(asked, there):
+        if phase == ends:
             break
     return total
 
 
-def ended_at(asked: int, lost: Sequence[int]) -> Phase | None:
+def ended_at(asked: int, lost: Sequence[int], quorum: float = 0.0) -> Phase | None:
     """Return the phase that left too few clients to open the sum, None if there were always enough.
 
-    >>> ended_at(10, (1, 1, 1, 0, 0)), ended_at(10, (1, 1, 2, 0, 0))
-    (None, 'masked')
+    `quorum` is the share of clients whose vectors must be in the sum.
+
+    >>> ended_at(10, (1, 1, 1, 0, 0)), ended_at(10, (1, 1, 2, 0, 0)), ended_at(10, (0, 0, 2, 0, 0), 0.9)
+    (None, 'masked', 'masked')
     """
     there = asked
     for phase, gone in zip(PHASES, lost, strict=True):
         there -= gone
-        if _too_few(asked, there):
+        share = math.ceil(quorum * asked - 1e-9) if phase == "masked" else 0  # 0.28 * 25 is a bit over 7
+        if asked < LEAST_CLIENTS or there < max(threshold(asked), share):
             return phase
     return None
-
-
-def _too_few(asked: int, there: int) -> bool:
-    return asked < LEAST_CLIENTS or there < threshold(asked)
