@@ -21,6 +21,7 @@ from hiflash.messages import Abandon, Ask, Estimates, Grant, Received, Upload
 from hiflash.privacy.randomness import SeededRandomness
 from hiflash.privacy.sums.client import SumClient
 from hiflash.privacy.sums.fixed_point import FixedPoint
+from hiflash.privacy.sums.keys import Keys
 from hiflash.privacy.sums.messages import PHASES, Refused, threshold
 from hiflash.privacy.sums.signing import SeededSigner, SeededVerifier
 from hiflash.privacy.sums.sizes import CREDENTIAL_BYTES, SIGNATURE_BYTES
@@ -96,6 +97,22 @@ def test_a_deployed_client_refuses_a_seeded_source_of_keys(tmp_path: Path) -> No
         ConfigError, match="draws its keys from the operating system, and got a seeded stream"
     ):
         client_sums(inside.deployment, channels, SeededRandomness(0, "client"))
+
+
+def test_keys_are_used_once_and_may_be_ready_before(tmp_path: Path) -> None:
+    sums = ClientSums("test", BOUND, SeededSigner(0, 0), SeededVerifier(0), SeededRandomness(0, "keys"))
+    first = sums.keys(5)
+    sums.prepare()
+    sums.prepare()
+    second = sums.keys(5)
+    assert list(second.dealt) == [(4, 5)]  # four of five, as in the last sum
+    third = sums.keys(7)
+    secrets = {
+        getattr(keys, name)
+        for keys in (first, second, third)
+        for name in ("mask_secret", "box_secret", "seed")
+    }
+    assert len(secrets) == 9
 
 
 def test_without_certificates_there_are_no_secure_sums(tmp_path: Path) -> None:
@@ -205,8 +222,8 @@ class Table:
         for client in range(5):
             self.tasks = await self.fetch(client)
             terms = read_terms(self.tasks, "test", SIZE)
-            source = SeededRandomness(0, "keys", client)
-            self.machines[client] = SumClient(terms, client, SeededSigner(0, client), self.verifier, source)
+            keys = Keys.fresh(SeededRandomness(0, "keys", client))
+            self.machines[client] = SumClient(terms, client, SeededSigner(0, client), self.verifier, keys)
         return holding
 
     async def fetch(self, client: int, last: tuple[int, int] = (0, 0)) -> pb.Task:
@@ -307,7 +324,9 @@ def test_hostile_calls_are_refused_in_every_phase_and_the_sum_is_right(phase: st
         elif phase == "masked":
             hostile += [changed(masked=good.masked[:-1]), changed(masked=good.masked + b"1234")]
         elif phase == "agree":
-            hostile += [changed(signature=b""), changed(signature=good.signature[:-1])]
+            tags = list(good.tags)
+            short = pb.Share(client=tags[0].client, value=tags[0].value[:-1])
+            hostile += [changed(tags=[]), changed(tags=[short, *tags[1:]]), changed(tags=[*tags, tags[0]])]
         else:
             shares = list(good.seeds)
             wrong = pb.Share(client=shares[0].client, value=bytes(32))

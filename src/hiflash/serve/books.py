@@ -79,6 +79,7 @@ class Books(Stateful):
                     "asked": each.asked,
                     "clients": each.delivered,
                     "steps": each.steps,
+                    "round_s": each.round_s,
                     **({"lost": list(lost)} if lost else {}),
                 },
             )

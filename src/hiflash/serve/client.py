@@ -115,15 +115,23 @@ class ClientAgent:
         while not self.finished:
             lease_id, index = self.memory.lease_id, self.memory.round
             asked = pb.Fetch(node=self.terms.number, wait_s=POLL_S, lease_id=lease_id, round=index)
-            told = self.wire.read(
-                pb.Task,
-                await edge.call(
-                    "Fetch", asked.SerializeToString(), timeout_s=POLL_S + self.patience.timeout_s
-                ),
-            )
+            call = edge.call("Fetch", asked.SerializeToString(), timeout_s=POLL_S + self.patience.timeout_s)
+            told = self.wire.read(pb.Task, await self._meanwhile(call))
             self.finished = told.finished
             if told.present:
                 await self._work(edge, told)
+
+    async def _meanwhile(self, call: Coroutine[Any, Any, bytes]) -> bytes:
+        """Return the answer to a call; the keys of the next secure sum are made while it is under way."""
+        if self.terms.sums is None:
+            return await call
+        calling = asyncio.ensure_future(call)
+        try:
+            await asyncio.sleep(0)  # let it go first
+            self.terms.sums.prepare()
+            return await calling
+        finally:
+            calling.cancel()
 
     async def _say_hello(self, edge: Caller) -> None:
         said = pb.Hello(

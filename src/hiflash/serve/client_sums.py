@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from hiflash.messages import Weights
 from hiflash.privacy.randomness import Randomness
 from hiflash.privacy.sums.client import SumClient
 from hiflash.privacy.sums.fixed_point import FixedPoint
+from hiflash.privacy.sums.keys import Keys
 from hiflash.privacy.sums.messages import (
     PHASES,
     Answer,
@@ -23,6 +24,7 @@ from hiflash.privacy.sums.messages import (
     Roster,
     Survivors,
     Unmask,
+    threshold,
 )
 from hiflash.privacy.sums.signing import Signer, Verifier
 from hiflash.serve import wire_pb2 as pb
@@ -40,7 +42,7 @@ POLL_S = 15.0
 Kind = TypeVar("Kind", Roster, Boxes, Survivors, Unmask)
 
 
-@dataclass(frozen=True)
+@dataclass
 class ClientSums:
     """What a client needs for secure sums: who it is, who the others are, and where its keys come from."""
 
@@ -49,6 +51,23 @@ class ClientSums:
     signer: Signer
     verifier: Verifier
     randomness: Randomness
+    clients: int = 0  # of the last sum
+    _ready: Keys | None = field(default=None, repr=False)
+
+    def prepare(self) -> None:
+        """Make the keys of the next sum, and deal their shares to as many clients as the last one had."""
+        if self._ready is None:
+            self._ready = Keys.fresh(self.randomness)
+            if self.clients:
+                self._ready.shares(threshold(self.clients), self.clients)
+
+    def keys(self, clients: int) -> Keys:
+        """Return keys that nobody has used; the next call returns others."""
+        self.prepare()
+        keys, self._ready, self.clients = self._ready, None, clients
+        if keys is None:
+            raise RuntimeError("there are no keys")
+        return keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +164,8 @@ def _machine(sums: ClientSums, told: pb.Task, node: int, size: int) -> SumClient
     terms = read_terms(told, sums.federation, size)
     if terms.bound != sums.bound:
         raise Refused(f"its bound is {terms.bound:g}, and the configuration's {sums.bound:g}")
-    return SumClient(terms, node, sums.signer, sums.verifier, sums.randomness)
+    terms.check()
+    return SumClient(terms, node, sums.signer, sums.verifier, sums.keys(len(terms.clients)))
 
 
 def _masked(machine: SumClient, trained: Trained) -> Masked:

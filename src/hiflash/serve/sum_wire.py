@@ -70,7 +70,8 @@ def answer_of(answer: Answer, place: tuple[int, int], wait_s: float, compute_s: 
         case Masked():
             sent.phase, sent.masked = PHASES.index("masked"), answer.vector.tobytes()
         case Agreed():
-            sent.phase, sent.signature = PHASES.index("agree"), answer.signature
+            sent.phase = PHASES.index("agree")
+            sent.tags.extend(_shares(answer.tags))
         case Reveal():
             sent.phase = PHASES.index("unmask")
             sent.seeds.extend(_shares(answer.seeds))
@@ -93,7 +94,7 @@ def read_answer(sent: pb.Sum, words: int) -> Answer:
                 raise Malformed(f"a masked vector of {len(sent.masked)} bytes, expected {4 * words}")
             return Masked(sent.node, np.frombuffer(sent.masked, "<u4"))
         case "agree":
-            return Agreed(sent.node, sent.signature)
+            return Agreed(sent.node, _read_shares(sent.tags))
         case "unmask":
             return Reveal(sent.node, _read_shares(sent.seeds), _read_shares(sent.keys))
     assert_never(phase)
@@ -117,7 +118,7 @@ def request_of(request: Request) -> pb.SumTold:
         case Survivors():
             told.survivors.extend(request.clients)
         case Unmask():
-            told.signatures.extend(_shares(request.signatures))
+            told.tags.extend(_shares(request.tags))
         case Terms():
             raise TypeError("the terms of a sum go with the task")
         case _:
@@ -135,7 +136,7 @@ def read_request(told: pb.SumTold, phase: Phase) -> Roster | Boxes | Survivors |
         case "agree":
             return Survivors(tuple(told.survivors))
         case "unmask":
-            return Unmask(_read_shares(told.signatures))
+            return Unmask(_read_shares(told.tags))
         case "advertise":
             raise TypeError("the terms of a sum go with the task")
     assert_never(phase)

@@ -321,7 +321,7 @@ class Share(_message.Message):
     def __init__(self, client: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class Sum(_message.Message):
-    __slots__ = ("node", "lease_id", "round", "phase", "wait_s", "refused", "advert", "boxes", "masked", "signature", "seeds", "keys", "compute_s")
+    __slots__ = ("node", "lease_id", "round", "phase", "wait_s", "refused", "advert", "boxes", "masked", "tags", "seeds", "keys", "compute_s")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -331,7 +331,7 @@ class Sum(_message.Message):
     ADVERT_FIELD_NUMBER: _ClassVar[int]
     BOXES_FIELD_NUMBER: _ClassVar[int]
     MASKED_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
@@ -344,29 +344,29 @@ class Sum(_message.Message):
     advert: Advert
     boxes: _containers.RepeatedCompositeFieldContainer[SealedBox]
     masked: bytes
-    signature: bytes
+    tags: _containers.RepeatedCompositeFieldContainer[Share]
     seeds: _containers.RepeatedCompositeFieldContainer[Share]
     keys: _containers.RepeatedCompositeFieldContainer[Share]
     compute_s: float
-    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., phase: _Optional[int] = ..., wait_s: _Optional[float] = ..., refused: _Optional[str] = ..., advert: _Optional[_Union[Advert, _Mapping]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., masked: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., seeds: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., compute_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., phase: _Optional[int] = ..., wait_s: _Optional[float] = ..., refused: _Optional[str] = ..., advert: _Optional[_Union[Advert, _Mapping]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., masked: _Optional[bytes] = ..., tags: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., seeds: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., compute_s: _Optional[float] = ...) -> None: ...
 
 class SumTold(_message.Message):
-    __slots__ = ("present", "ended", "finished", "roster", "boxes", "survivors", "signatures")
+    __slots__ = ("present", "ended", "finished", "roster", "boxes", "survivors", "tags")
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     BOXES_FIELD_NUMBER: _ClassVar[int]
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
     present: bool
     ended: bool
     finished: bool
     roster: _containers.RepeatedCompositeFieldContainer[Advert]
     boxes: _containers.RepeatedCompositeFieldContainer[SealedBox]
     survivors: _containers.RepeatedScalarFieldContainer[int]
-    signatures: _containers.RepeatedCompositeFieldContainer[Share]
-    def __init__(self, present: bool = ..., ended: bool = ..., finished: bool = ..., roster: _Optional[_Iterable[_Union[Advert, _Mapping]]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., survivors: _Optional[_Iterable[int]] = ..., signatures: _Optional[_Iterable[_Union[Share, _Mapping]]] = ...) -> None: ...
+    tags: _containers.RepeatedCompositeFieldContainer[Share]
+    def __init__(self, present: bool = ..., ended: bool = ..., finished: bool = ..., roster: _Optional[_Iterable[_Union[Advert, _Mapping]]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., survivors: _Optional[_Iterable[int]] = ..., tags: _Optional[_Iterable[_Union[Share, _Mapping]]] = ...) -> None: ...
 
 class Deliver(_message.Message):
     __slots__ = ("node", "lease_id", "round", "model", "examples", "loss", "compute_s", "steps", "extra", "metrics")

@@ -9,6 +9,7 @@ pytest.importorskip("Crypto", reason='needs pip install "hiflash[serve]"')
 pytest.importorskip("cryptography", reason='needs pip install "hiflash[serve]"')
 
 from hiflash.privacy.sums.edge import Abandoned, Ask, Opened, Rejected
+from hiflash.privacy.sums.masks import load_key, pair_key, seal
 from hiflash.privacy.sums.messages import (
     PHASES,
     Advertise,
@@ -93,12 +94,36 @@ def test_a_client_that_is_not_asked_is_refused(phase):
     refused(party, replace(said, client=99), f"it is not asked at {phase}", client=99)
 
 
-@pytest.mark.parametrize("phase", ["advertise", "agree", "unmask"])
+@pytest.mark.parametrize("phase", ["advertise", "unmask"])
 def test_an_answer_of_an_older_sum_is_refused(phase):
-    """Masked vectors and boxes carry no proof of their own: see the next two tests."""
+    """Boxes, masked vectors and tags carry no proof that the edge can check: see the next tests."""
     old = Party(terms_of(lease_id=2)).until(phase)
-    words = {"advertise": "signature is wrong", "agree": "signature is wrong", "unmask": "is wrong"}
+    words = {"advertise": "signature is wrong", "unmask": "is wrong"}
     refused(Party().until(phase), old.answer(LIAR), words[phase])
+
+
+def with_tags_of_an_older_sum(liars):
+    old, party = Party(terms_of(lease_id=2)).until("agree"), Party().until("agree")
+    for client in party.terms.clients:
+        party.hear(client, (old if client in liars else party).answer(client))
+        if client in liars:
+            party.clients[client].agree(Survivors(party.terms.clients))
+    return party
+
+
+def test_tags_of_an_older_sum_count_for_nobody_but_do_no_harm_while_enough_others_agree():
+    party = with_tags_of_an_older_sum((LIAR, 13, 14))
+    assert isinstance(party.finish(), Opened)
+    assert party.edge._total.tolist() == party.expected(party.terms.clients)
+
+
+def test_with_too_few_true_tags_nobody_reveals_anything_and_the_liar_is_named():
+    party = with_tags_of_an_older_sum((LIAR, 13, 14, 15))
+    for client in (10, 11, 16):
+        with pytest.raises(
+            Refused, match="6 clients have seen the same, and 7 are needed; the tag of client 12"
+        ):
+            party.answer(client)
 
 
 def test_boxes_of_an_older_sum_cannot_be_opened_and_their_sender_is_named():
@@ -167,10 +192,16 @@ def test_a_masked_vector_of_another_form_is_refused(vector):
     refused(Party().until("masked"), Masked(LIAR, vector), "a masked vector has 7 words")
 
 
-@pytest.mark.parametrize("change", [cut, flip, lambda data: b""])
-def test_a_wrong_signature_under_the_agreement_is_refused(change):
+@pytest.mark.parametrize("change", [cut, lambda data: b"", lambda data: data + b"x"])
+def test_a_tag_of_another_length_is_refused(change):
     party, said = honest_at("agree")
-    refused(party, Agreed(LIAR, change(said.signature)), "signature is wrong")
+    refused(party, Agreed(LIAR, dict(said.tags) | {15: change(said.tags[15])}), "of another length")
+
+
+def test_tags_for_others_than_the_survivors_are_refused():
+    for tags in ({}, {LIAR: bytes(32)}, {99: bytes(32)}):
+        party, said = honest_at("agree")
+        refused(party, Agreed(LIAR, dict(said.tags) | tags if tags else tags), "tags for others")
 
 
 @pytest.mark.parametrize("change", [cut, flip, lambda data: b"", lambda data: bytes(32)])
@@ -208,19 +239,15 @@ def test_a_liar_among_more_than_enough_does_not_stop_the_sum():
 
 def bad_dealer(party, kind, replaced):
     """Let the liar deal other shares than those of its secret, under hashes that fit them."""
-    from hiflash.privacy.sums.masks import load_key, seal
-
     terms, liar = party.terms, party.clients[LIAR]
-    roster, said = party.ask.requests[LIAR], party.answer(LIAR)
-    adverts, boxes = {advert.client: advert for advert in roster.adverts}, {}
-    dealt = {name: deal(secret, 7, 10) for name, secret in (("seed", liar._seed), ("key", liar._mask_secret))}
+    roster, said, boxes = party.ask.requests[LIAR], party.answer(LIAR), {}
+    dealt = dict(zip(("seed", "key"), liar._keys.shares(7, 10), strict=True))
     dealt[kind] = deal(bytes(32), 7, 10)
     for receiver in said.boxes:
         seed, key = (dealt[name][terms.index(receiver) - 1] for name in ("seed", "key"))
         about, sealed = roster.digest(terms), b""
         if receiver != LIAR:
-            secret = load_key(liar._box_secret)
-            sealed = seal(secret, adverts[receiver].box_key, terms, LIAR, receiver, about, seed + key)
+            sealed = seal(liar._common[receiver], terms, LIAR, receiver, about, seed + key)
         else:
             liar._own = (seed, key)
         hashes = [share_hash(terms, name, LIAR, receiver, s) for name, s in (("seed", seed), ("key", key))]
@@ -347,34 +374,38 @@ def test_a_client_reveals_once_and_never_both_kinds_of_one_client():
     assert client._held == {}
 
 
-def test_a_client_reveals_nothing_without_enough_true_signatures():
+def test_a_client_reveals_nothing_without_enough_true_tags():
     party = Party().until("unmask")
-    signatures = dict(party.ask.requests[10].signatures)
-    few = dict(list(signatures.items())[:6])
-    old = Party(terms_of(lease_id=2)).until("unmask").ask.requests[10].signatures
+    tags = dict(party.ask.requests[10].tags)
+    few = dict(list(tags.items())[:5])
+    old = Party(terms_of(lease_id=2)).until("unmask").ask.requests[10].tags
+    others = party.ask.requests[11].tags
     for shown, words in [
-        (few, "6 signatures, and 7 are needed"),
-        (signatures | {15: signatures[16]}, "client 15: its signature is wrong"),
-        (signatures | {15: old[15]}, "client 15: its signature is wrong"),
-        (signatures | {15: b""}, "client 15: its signature is wrong"),
-        (signatures | {99: signatures[15]}, "signatures of others than the survivors"),
+        (few, "6 clients have seen the same, and 7 are needed$"),
+        (few | {16: tags[17]}, "6 clients .*; the tag of client 16 is wrong"),
+        (few | {16: old[16]}, "the tag of client 16 is wrong"),
+        (few | {16: others[16]}, "the tag of client 16 is wrong"),
+        (few | {16: b""}, "the tag of client 16 is wrong"),
+        (tags | {99: tags[15]}, "tags of others than the survivors"),
+        (tags | {10: tags[15]}, "tags of others than the survivors"),
     ]:
         lied_to(party.copy(), "reveal", Unmask(shown), words)
 
 
 def test_an_edge_that_tells_two_stories_gets_no_shares():
-    """It names other survivors to some clients than to others. Neither list gets seven signatures."""
+    """It names other survivors to some clients than to others. Neither list gets seven tags."""
     party = Party().until("agree")
     everyone = party.terms.clients
     stories = (everyone, tuple(client for client in everyone if client != 19))
-    signatures = {
-        client: party.clients[client].agree(Survivors(stories[client % 2 and 1])).signature
+    said = {
+        client: party.clients[client].agree(Survivors(stories[client % 2 and 1])).tags
         for client in everyone
         if client != 19
     }
     for client in everyone[:9]:
-        with pytest.raises(Refused, match="its signature is wrong"):
-            party.clients[client].reveal(Unmask(signatures))
+        tags = {other: shown[client] for other, shown in said.items() if other != client}
+        with pytest.raises(Refused, match=r"[45] clients have seen the same, and 7 are needed"):
+            party.clients[client].reveal(Unmask(tags))
 
 
 def test_an_edge_that_shows_two_rosters_gets_no_shares():
@@ -401,7 +432,5 @@ def test_a_client_does_not_mask_before_its_boxes_have_come():
 
 
 def test_a_key_of_small_order_is_refused():
-    from hiflash.privacy.sums.masks import load_key, pair_key
-
     with pytest.raises(Refused, match="cannot be used"):
         pair_key(load_key(bytes(range(32))), bytes(32), terms_of(), 10, 11)

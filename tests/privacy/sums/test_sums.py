@@ -160,7 +160,7 @@ def test_reused_keys_would_open_an_old_vector_once_a_client_drops():
     """Client 10 takes part in one sum and drops out of the next. The keys of the second open the first."""
     first = Party(terms_of(4)).until("masked")
     masked = first.answer(10).vector.copy()
-    mask_secret, seed = first.clients[10]._mask_secret, first.clients[10]._seed
+    mask_secret, seed = first.clients[10]._keys.mask_secret, first.clients[10]._keys.seed
     # The edge opened client 10's seed in the first sum, as it was a survivor. If client 10 used the same mask
     # key in the second sum and dropped, the edge would get this key, too. Together they open the old vector:
     peers = {advert.client: advert.mask_key for advert in first.edge.roster.adverts}
@@ -171,7 +171,7 @@ def test_reused_keys_would_open_an_old_vector_once_a_client_drops():
     assert opened.tolist() == first.vector(10).tolist()
     # Keys are fresh, so the second sum's key is another one, and opens nothing.
     second = Party(terms_of(4, lease_id=4))
-    other_secret = second.clients[10]._mask_secret
+    other_secret = second.clients[10]._keys.mask_secret
     assert public_key(load_key(other_secret)) != public_key(load_key(mask_secret))
     opened = masked.copy()
     add_mask(opened, self_key(seed, first.terms, 10), minus=True)
@@ -219,10 +219,10 @@ def test_a_quorum_above_the_threshold_holds_for_the_vectors_in_the_sum():
 def test_secrets_do_not_show_in_what_is_printed():
     party = Party().until("unmask")
     client = party.clients[10]
-    secrets = [client._mask_secret, client._box_secret, client._seed]
+    secrets = [client._keys.mask_secret, client._keys.box_secret, client._keys.seed]
     shares = [share for pair in client._held.values() for share in pair]
     reveal = party.answer(10)
-    shown = repr([party.ask, party.edge.shares, reveal, party.edge.roster, client, party.edge])
+    shown = repr([party.ask, party.edge.shares, reveal, party.edge.roster, client, client._keys, party.edge])
     for secret in (*secrets, *shares):
         assert repr(secret)[2:-1] not in shown
         assert secret.hex() not in shown

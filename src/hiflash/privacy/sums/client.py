@@ -5,17 +5,20 @@ A refused request changes nothing. The keys live in this object alone: a sum tha
 
 from __future__ import annotations
 
-from hiflash.privacy.randomness import Randomness
+import hmac
+
+from hiflash.privacy.sums.keys import Keys
 from hiflash.privacy.sums.masks import (
     SEAL_BYTES,
     add_mask,
     commit,
+    common_secret,
     load_key,
     open_box,
     pair_key,
-    public_key,
     seal,
     self_key,
+    tag,
 )
 from hiflash.privacy.sums.messages import (
     KEY_BYTES,
@@ -36,7 +39,7 @@ from hiflash.privacy.sums.messages import (
     pack,
     share_hash,
 )
-from hiflash.privacy.sums.shares import SECRET_BYTES, deal
+from hiflash.privacy.sums.shares import SECRET_BYTES
 from hiflash.privacy.sums.signing import Signer, Verifier
 
 __all__ = ["SumClient", "agreement", "check_advert"]
@@ -45,16 +48,15 @@ __all__ = ["SumClient", "agreement", "check_advert"]
 class SumClient:
     """One client in one secure sum. `phase` is the one that it answers next, "done" after the last."""
 
-    def __init__(
-        self, terms: Terms, client: int, signer: Signer, verifier: Verifier, randomness: Randomness
-    ) -> None:
+    def __init__(self, terms: Terms, client: int, signer: Signer, verifier: Verifier, keys: Keys) -> None:
         terms.check()
         if client not in terms.clients:
             raise Refused(f"client {client} is not one of this sum")
         self.terms, self.client = terms, client
         self.signer, self.verifier = signer, verifier
         self.phase: Phase | str = "advertise"
-        self._mask_secret, self._box_secret, self._seed = (randomness.take(KEY_BYTES) for _ in range(3))
+        self._keys = keys
+        self._common: dict[int, bytes] = {}  # secrets in common with others, for boxes and tags
         self._roster = Roster(())
         self._own: tuple[bytes, bytes] = (b"", b"")  # this client's shares of its own secrets
         self._held: dict[
@@ -73,9 +75,9 @@ class SumClient:
         terms, client = self.terms, self.client
         mine = Advertise(
             client,
-            public_key(load_key(self._mask_secret)),
-            public_key(load_key(self._box_secret)),
-            commit(self._seed, terms, client),
+            self._keys.mask_key,
+            self._keys.box_key,
+            commit(self._keys.seed, terms, client),
             self.signer.credential,
         )
         signature = self.signer.sign(mine.content(terms))
@@ -99,23 +101,23 @@ class SumClient:
         keys = [key for advert in roster.adverts for key in (advert.mask_key, advert.box_key)]
         if len(set(keys)) < len(keys):
             raise Refused("the roster has the same key twice")
-        count, needed = len(terms.clients), terms.threshold
-        seeds, secrets = deal(self._seed, needed, count), deal(self._mask_secret, needed, count)
-        about, boxes, box_key = roster.digest(terms), {}, load_key(self._box_secret)
+        seeds, secrets = self._keys.shares(terms.threshold, len(terms.clients))
+        about, boxes, common = roster.digest(terms), {}, {}
+        box_secret = load_key(self._keys.box_secret)
         for advert in roster.adverts:
             other, place = advert.client, terms.index(advert.client) - 1
             seed, secret = seeds[place], secrets[place]
             if other == self.client:
                 own, sealed = (seed, secret), b""
             else:
-                content = seed + secret
-                sealed = seal(box_key, advert.box_key, terms, self.client, other, about, content)
+                common[other] = common_secret(box_secret, advert.box_key)
+                sealed = seal(common[other], terms, self.client, other, about, seed + secret)
             boxes[other] = Box(
                 sealed,
                 share_hash(terms, "seed", self.client, other, seed),
                 share_hash(terms, "key", self.client, other, secret),
             )
-        self._roster, self._own, self.phase = roster, own, "masked"
+        self._roster, self._common, self._own, self.phase = roster, common, own, "masked"
         return Shares(self.client, boxes)
 
     def receive(self, given: Boxes) -> None:
@@ -125,11 +127,9 @@ class SumClient:
             raise Refused(f"client {self.client} has its boxes already")
         terms, about = self.terms, self._roster.digest(self.terms)
         self._check_clients(tuple(sorted((*given.boxes, self.client))), self._roster.clients, "the senders")
-        adverts = {advert.client: advert for advert in self._roster.adverts}
-        held, box_key = {self.client: self._own}, load_key(self._box_secret)
+        held = {self.client: self._own}
         for sender, box in given.boxes.items():
-            key = adverts[sender].box_key
-            content = open_box(box_key, key, terms, sender, self.client, about, box.sealed)
+            content = open_box(self._common[sender], terms, sender, self.client, about, box.sealed)
             if len(content) != 2 * SECRET_BYTES:
                 raise Refused(f"its box for client {self.client} has {len(content)} bytes", sender)
             seed, secret = content[:SECRET_BYTES], content[SECRET_BYTES:]
@@ -151,8 +151,8 @@ class SumClient:
         if vector.dtype.str != "<u4" or vector.shape != (terms.words,):
             raise ValueError(f"a vector of this sum has {terms.words} words, got {vector.shape}")
         adverts = {advert.client: advert for advert in self._roster.adverts}
-        secret = load_key(self._mask_secret)
-        add_mask(vector, self_key(self._seed, terms, self.client))
+        secret = load_key(self._keys.mask_secret)
+        add_mask(vector, self_key(self._keys.seed, terms, self.client))
         for other in self.senders:
             if other != self.client:
                 key = pair_key(secret, adverts[other].mask_key, terms, self.client, other)
@@ -161,11 +161,16 @@ class SumClient:
         return Masked(self.client, vector)
 
     def agree(self, named: Survivors) -> Agreed:
-        """Sign what this client has seen, once."""
+        """Tell every other survivor what this client has seen, once."""
         self._expect("agree")
         self._check_clients(named.clients, self.senders, "the survivors")
         self._survivors, self.phase = named.clients, "unmask"
-        return Agreed(self.client, self.signer.sign(self._agreement()))
+        content = self._agreement()
+        others = (other for other in named.clients if other != self.client)
+        return Agreed(
+            self.client,
+            {other: tag(self._common[other], self.terms, self.client, other, content) for other in others},
+        )
 
     def reveal(self, asked: Unmask) -> Reveal:
         """Check that enough others saw the same, and return the shares that open the sum, once.
@@ -174,20 +179,22 @@ class SumClient:
         both could open a single vector, so nobody ever gets both.
         """
         self._expect("unmask")
-        signed = tuple(sorted(asked.signatures))
-        if not set(signed) <= set(self._survivors):
-            raise Refused("it shows signatures of others than the survivors")
-        if len(signed) < self.terms.threshold:
-            raise Refused(f"it shows {len(signed)} signatures, and {self.terms.threshold} are needed")
-        content = self._agreement()
-        adverts = {advert.client: advert for advert in self._roster.adverts}
-        for other in signed:
-            credential = adverts[other].credential
-            self.verifier.check(other, credential, content, asked.signatures[other])
+        if not set(asked.tags) < set(self._survivors) or self.client in asked.tags:
+            raise Refused("it shows tags of others than the survivors")
+        content, terms = self._agreement(), self.terms
+        wrong = [
+            other
+            for other, shown in sorted(asked.tags.items())
+            if not hmac.compare_digest(shown, tag(self._common[other], terms, other, self.client, content))
+        ]
+        agree = 1 + len(asked.tags) - len(wrong)
+        if agree < terms.threshold:
+            blamed = f"; the tag of client {wrong[0]} is wrong" if wrong else ""
+            raise Refused(f"{agree} clients have seen the same, and {terms.threshold} are needed{blamed}")
         seeds = {other: seed for other, (seed, _) in self._held.items() if other in self._survivors}
         keys = {other: key for other, (_, key) in self._held.items() if other not in self._survivors}
         self.phase = "done"
-        self._held = {}
+        self._held, self._common = {}, {}
         return Reveal(self.client, seeds, keys)
 
     def _agreement(self) -> bytes:
@@ -218,7 +225,7 @@ def check_advert(advert: Advertise, terms: Terms, verifier: Verifier) -> None:
 
 
 def agreement(terms: Terms, roster: Roster, senders: tuple[int, ...], survivors: tuple[int, ...]) -> bytes:
-    """Return what clients sign before they reveal shares: all that they have seen of a sum."""
+    """Return what clients agree on before they reveal shares: all that they have seen of a sum."""
     lists = (pack(*senders), pack(*survivors))
     return pack(b"agree", terms.context(), roster.digest(terms), *lists)
 

@@ -8,15 +8,15 @@ message that breaks the protocol is refused and changes nothing; its sender may 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from hiflash.privacy.sums.client import BOX_BYTES, agreement, check_advert
+from hiflash.privacy.sums.client import BOX_BYTES, check_advert
 from hiflash.privacy.sums.fixed_point import FixedPoint, Summed
-from hiflash.privacy.sums.masks import add_mask, commit, load_key, pair_key, public_key, self_key
+from hiflash.privacy.sums.masks import TAG_BYTES, add_mask, commit, load_key, pair_key, public_key, self_key
 from hiflash.privacy.sums.messages import (
     PHASES,
     Advertise,
@@ -208,9 +208,9 @@ class SumEdge:
                     raise Refused(
                         f"a masked vector has {terms.words} words of 32 bits, this one {got}", client
                     )
-            case Agreed(), "agree":
-                content = agreement(terms, self.roster, tuple(self.shares), self.survivors)
-                self.verifier.check(client, self._advert(client).credential, content, answer.signature)
+            case Agreed(), "agree":  # only their receivers can check the tags
+                if set(answer.tags) != set(self.survivors) - {client} or not _all_tags(answer.tags):
+                    raise Refused("it has tags for others than the survivors, or of another length", client)
             case Reveal(), "unmask":
                 self._check_reveal(answer)
             case _:
@@ -268,8 +268,8 @@ class SumEdge:
                 self.survivors = clients
                 return self._begin("agree", dict.fromkeys(clients, Survivors(clients)), now)
             case _:
-                signed = Unmask({c: a.signature for c, a in answers.items() if isinstance(a, Agreed)})
-                return self._begin("unmask", dict.fromkeys(clients, signed), now)
+                agreed = {c: a for c, a in answers.items() if isinstance(a, Agreed)}
+                return self._begin("unmask", {client: _tags(agreed, client) for client in clients}, now)
 
     def _boxes(self, client: int) -> Boxes:
         return Boxes({c: sent.boxes[client] for c, sent in self.shares.items() if c != client})
@@ -319,3 +319,12 @@ class SumEdge:
             for other in self.survivors:  # `other` has added this mask if its number is smaller
                 mask = pair_key(secret, self._advert(other).mask_key, terms, client, other)
                 add_mask(total, mask, minus=other < client)
+
+
+def _tags(agreed: Mapping[int, Agreed], client: int) -> Unmask:
+    """Return the tags that are for one client."""
+    return Unmask({other: said.tags[client] for other, said in agreed.items() if other != client})
+
+
+def _all_tags(tags: Mapping[int, bytes]) -> bool:
+    return all(len(each) == TAG_BYTES for each in tags.values())

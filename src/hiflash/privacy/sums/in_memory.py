@@ -11,6 +11,7 @@ from typing import assert_never
 from hiflash.privacy.randomness import SeededRandomness
 from hiflash.privacy.sums.client import SumClient
 from hiflash.privacy.sums.edge import Abandoned, Ask, Gone, Heard, Opened, Rejected, SumEdge
+from hiflash.privacy.sums.keys import Keys
 from hiflash.privacy.sums.messages import (
     Answer,
     Boxes,
@@ -68,7 +69,8 @@ def sum_in_memory(
 def make_client(terms: Terms, client: int, seed: int, verifier: SeededVerifier) -> SumClient:
     """Return a client whose keys follow from a seed, for one sum."""
     names = ("secure sum", terms.edge, terms.lease_id, terms.round, client)
-    return SumClient(terms, client, SeededSigner(seed, client), verifier, SeededRandomness(seed, *names))
+    keys = Keys.fresh(SeededRandomness(seed, *names))
+    return SumClient(terms, client, SeededSigner(seed, client), verifier, keys)
 
 
 def answer(client: SumClient, request: Request, vector_of: Callable[[int], Words | None]) -> Answer | None:

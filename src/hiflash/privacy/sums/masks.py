@@ -6,6 +6,7 @@ Seeds have 256 bits from end to end. A mask is the key stream itself, taken as w
 from __future__ import annotations
 
 import hashlib
+import hmac
 from typing import TypeAlias
 
 import numpy as np
@@ -19,19 +20,23 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hiflash.privacy.sums.messages import KEY_BYTES, Refused, Terms, Words, pack
 
 __all__ = [
+    "TAG_BYTES",
     "SecretKey",
     "add_mask",
     "commit",
+    "common_secret",
     "load_key",
     "open_box",
     "pair_key",
     "public_key",
     "seal",
     "self_key",
+    "tag",
 ]
 
 CHUNK_BYTES = 1 << 18  # of a key stream at once: it stays in the cache
 SEAL_BYTES = 16  # what sealing adds
+TAG_BYTES = 32
 _ZEROS = bytes(CHUNK_BYTES)
 _NONCE = bytes(12)  # every key is used once
 SecretKey: TypeAlias = X25519PrivateKey
@@ -49,7 +54,7 @@ def public_key(secret: SecretKey) -> bytes:
 
 def pair_key(secret: SecretKey, peer: bytes, terms: Terms, one: int, other: int) -> bytes:
     """Return the key of the mask that two clients share; it is the same on both sides."""
-    return _derive(_agree(secret, peer), terms, "pair mask", min(one, other), max(one, other))
+    return _derive(common_secret(secret, peer), terms, "pair mask", min(one, other), max(one, other))
 
 
 def self_key(seed: bytes, terms: Terms, client: int) -> bytes:
@@ -74,34 +79,36 @@ def add_mask(vector: Words, key: bytes, *, minus: bool = False) -> None:
         combine(part, mask[: part.size], out=part)
 
 
-def seal(
-    secret: SecretKey, peer: bytes, terms: Terms, sender: int, receiver: int, about: bytes, content: bytes
-) -> bytes:
+def common_secret(secret: SecretKey, peer: bytes) -> bytes:
+    """Return the secret that two key pairs have in common, which keys are derived from."""
+    try:
+        return secret.exchange(X25519PublicKey.from_public_bytes(peer))
+    except ValueError:  # a point of small order, which gives the same secret to everybody
+        raise Refused("a public key cannot be used") from None
+
+
+def seal(common: bytes, terms: Terms, sender: int, receiver: int, about: bytes, content: bytes) -> bytes:
     """Return content that only the receiver can open, and that only the sender can have sealed.
 
-    Both must have seen the same `about`.
+    `common` is their common secret. Both must have seen the same `about`.
     """
-    key = _derive(_agree(secret, peer), terms, "box", sender, receiver)
+    key = _derive(common, terms, "box", sender, receiver)
     return ChaCha20Poly1305(key).encrypt(_NONCE, content, pack(about, sender, receiver))
 
 
-def open_box(
-    secret: SecretKey, peer: bytes, terms: Terms, sender: int, receiver: int, about: bytes, sealed: bytes
-) -> bytes:
+def open_box(common: bytes, terms: Terms, sender: int, receiver: int, about: bytes, sealed: bytes) -> bytes:
     """Return the content of a box, or raise `Refused` with the sender's name."""
-    key = _derive(_agree(secret, peer), terms, "box", sender, receiver)
+    key = _derive(common, terms, "box", sender, receiver)
     try:
         return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, pack(about, sender, receiver))
     except (InvalidTag, ValueError):
         raise Refused(f"its box for client {receiver} cannot be opened", sender) from None
 
 
-def _agree(secret: SecretKey, peer: bytes) -> bytes:
-    """Return the secret that two key pairs have in common."""
-    try:
-        return secret.exchange(X25519PublicKey.from_public_bytes(peer))
-    except ValueError:  # a point of small order, which gives the same secret to everybody
-        raise Refused("a public key cannot be used") from None
+def tag(common: bytes, terms: Terms, sender: int, receiver: int, content: bytes) -> bytes:
+    """Return what proves to the receiver that the sender has seen the same content."""
+    key = _derive(common, terms, "tag", sender, receiver)
+    return hmac.digest(key, content, "sha256")
 
 
 def _derive(secret: bytes, terms: Terms, purpose: str, one: int, other: int) -> bytes:

@@ -204,17 +204,20 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """A client's signature under all that it has seen of this sum: terms, keys, senders, survivors."""
+    """A client's tags on all that it has seen of this sum: terms, keys, senders, survivors.
+
+    There is one for every other survivor, which alone can check it.
+    """
 
     client: int
-    signature: bytes
+    tags: Mapping[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Unmask:
-    """The edge shows the signatures of its clients: they all saw the same survivors."""
+    """The edge shows a client the tags of the others: they all saw the same survivors."""
 
-    signatures: Mapping[int, bytes]
+    tags: Mapping[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)

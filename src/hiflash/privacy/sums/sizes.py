@@ -15,7 +15,7 @@ __all__ = ["CREDENTIAL_BYTES", "SIGNATURE_BYTES", "PhaseBytes", "client_bytes", 
 
 SIGNATURE_BYTES = 72  # a signature with a P-256 key has at most so many
 CREDENTIAL_BYTES = 512  # a client's certificate has about so many
-NUMBER_BYTES, HASH_BYTES = 4, 32
+NUMBER_BYTES, HASH_BYTES, TAG_BYTES = 4, 32, 32
 BOX_BYTES = 2 * KEY_BYTES + 16 + 2 * HASH_BYTES  # two shares under a seal, and their hashes
 ADVERT_BYTES = NUMBER_BYTES + 3 * KEY_BYTES + SIGNATURE_BYTES + CREDENTIAL_BYTES
 
@@ -42,9 +42,9 @@ def client_bytes(phase: Phase, asked: int, there: int, dealers: int) -> PhaseByt
         case "masked":
             return PhaseBytes((there - 1) * (number + BOX_BYTES), 4 * ADDED)
         case "agree":
-            return PhaseBytes(there * number, SIGNATURE_BYTES)
+            return PhaseBytes(there * number, (there - 1) * (number + TAG_BYTES))
         case "unmask":
-            return PhaseBytes(there * (number + SIGNATURE_BYTES), dealers * (number + KEY_BYTES))
+            return PhaseBytes((there - 1) * (number + TAG_BYTES), dealers * (number + KEY_BYTES))
 
 
 def round_bytes(asked: int, lost: Sequence[int], quorum: float = 0.0) -> dict[Phase, PhaseBytes]:
