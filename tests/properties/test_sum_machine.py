@@ -46,11 +46,11 @@ def change(value, draw):
 class SumMachine(RuleBasedStateMachine):
     """The edge may meet anything from five clients. A sum that it opens is the sum of honest vectors."""
 
-    @initialize(phase=st.sampled_from(PHASES))
-    def begin(self, phase):
-        self.party = Party(terms_of(CLIENTS, size=20)).until(phase)
+    @initialize(phase=st.sampled_from(PHASES), loss=st.booleans())
+    def begin(self, phase, loss):
+        self.party = Party(terms_of(CLIENTS, size=20)).until(phase, loss=loss or phase == "agree")
         self.seen = older_answers()  # for replays
-        self.left = set()
+        self.left = set(self.party.terms.clients) - set(self.party.ask.requests)
         self.last = None
         self.named = []  # the clients that others blame
         self.had = {}  # the answers of this phase: a client answers a request once
@@ -142,7 +142,7 @@ def _older_answers():
         answers += [old.copy().answer(client) for client in old.ask.requests]
         if phase == "unmask":
             return answers
-        old.phase()
+        old.phase(without=(14,) if phase == "masked" else ())
 
 
 def older_answers():

@@ -19,7 +19,6 @@ from hiflash.privacy.sums.messages import (
     Answer,
     Boxes,
     Masked,
-    Phase,
     Refused,
     Roster,
     Survivors,
@@ -95,7 +94,7 @@ class _Calls:
     place: tuple[int, int]
     finished: bool = False
 
-    async def answer(self, said: Answer, compute_s: float = 0.0) -> pb.SumTold:
+    async def answer(self, said: Answer, compute_s: float = 0.0) -> Roster | Boxes | Survivors | Unmask:
         """Hand in an answer and return what the edge asks for next."""
         body = answer_of(said, self.place, POLL_S, compute_s).SerializeToString()
         while True:
@@ -104,7 +103,7 @@ class _Calls:
             )
             self.finished = told.finished
             if told.present:
-                return told
+                return read_request(told)
             if told.ended or told.finished:
                 raise _Over
             if isinstance(said, Masked):  # it was taken: ask on without it
@@ -136,16 +135,17 @@ async def take_part(
         machine = _machine(sums, told, node, wire.size)
         terms = machine.terms
         small, large = len(terms.clients) ** 2 * 1000, terms.words * len(terms.clients)
-        roster = _read(await calls.answer(machine.advertise()), "share", Roster)
+        roster = _expect(Roster, await calls.answer(machine.advertise()))
         shares = await compute(lambda: machine.share(roster), small)
-        machine.receive(_read(await calls.answer(shares), "masked", Boxes))
+        machine.receive(_expect(Boxes, await calls.answer(shares)))
         trained = await work()
         if trained is None:
             return calls.finished
         vector = await compute(lambda: _masked(machine, trained), large)
-        survivors = _read(await calls.answer(vector, trained.compute_s), "agree", Survivors)
-        unmask = _read(await calls.answer(machine.agree(survivors)), "unmask", Unmask)
-        await calls.answer(machine.reveal(unmask))
+        asked = await calls.answer(vector, trained.compute_s)
+        if isinstance(asked, Survivors):  # somebody was lost
+            asked = await calls.answer(machine.agree(asked))
+        await calls.answer(machine.reveal(_expect(Unmask, asked)))
     except _Over:
         pass
     except (Refused, ValueError) as refused:
@@ -176,8 +176,7 @@ def _masked(machine: SumClient, trained: Trained) -> Masked:
     return machine.mask(form.encode(change, trained.examples))
 
 
-def _read(told: pb.SumTold, phase: Phase, kind: type[Kind]) -> Kind:
-    request = read_request(told, phase)
+def _expect(kind: type[Kind], request: object) -> Kind:
     if not isinstance(request, kind):
-        raise Refused(f"it asks for something else at {phase}")
+        raise Refused(f"it asks for {type(request).__name__}, and {kind.__name__} comes now")
     return request

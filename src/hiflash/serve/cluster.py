@@ -287,9 +287,9 @@ class Cluster(Service):
             await summing.hear(sent, self.now())
         until = self.now() + min(max(sent.wait_s, 0.0), self.terms.client_s / 2)
         while not self.over.is_set():
-            told = summing.told(peer.number, sent.phase)
-            if told is not None or sent.refused:
-                return (told or pb.SumTold(ended=True)).SerializeToString()
+            told = pb.SumTold(ended=True) if sent.refused else summing.told(peer.number, sent.phase)
+            if told is not None:
+                return told.SerializeToString()
             left_s = until - self.now()
             if left_s <= 0:
                 break

@@ -102,12 +102,10 @@ class OpenSum:
         """Return what comes after a phase that a client has answered, None if it must wait."""
         if answered > self.phase and self.outcome is None:
             raise CallError("invalid", f"client {client} is ahead of the sum")
-        over = self.outcome is not None or answered + 1 == len(PHASES) or self.phase > answered + 1
-        if over or (self.phase == answered + 1 and client not in self.requests):
+        waits = client in self.requests and self.outcome is None and answered + 1 < len(PHASES)
+        if not waits:
             return pb.SumTold(ended=True)
-        if self.phase == answered + 1:
-            return request_of(self.requests[client])
-        return pb.SumTold(ended=True) if client not in self.requests else None
+        return None if self.phase == answered else request_of(self.requests[client], self.phase)
 
     def _carry_out(self, effects: list[Ask | Rejected | Opened | Abandoned]) -> list[Rejected]:
         refused = []

@@ -100,16 +100,16 @@ def read_answer(sent: pb.Sum, words: int) -> Answer:
     assert_never(phase)
 
 
-def phase_of(sent: pb.Sum) -> Phase:
+def phase_of(sent: pb.Sum | pb.SumTold) -> Phase:
     """Return the phase that a message belongs to."""
     if sent.phase >= len(PHASES):
         raise Malformed(f"a phase {sent.phase}, there are {len(PHASES)}")
     return PHASES[sent.phase]
 
 
-def request_of(request: Request) -> pb.SumTold:
-    """Return what an edge asks for as it travels; terms go with the task."""
-    told = pb.SumTold(present=True)
+def request_of(request: Request, phase: int) -> pb.SumTold:
+    """Return what an edge asks for in a phase as it travels; terms go with the task."""
+    told = pb.SumTold(present=True, phase=phase)
     match request:
         case Roster():
             told.roster.extend(map(_advert, request.adverts))
@@ -126,8 +126,9 @@ def request_of(request: Request) -> pb.SumTold:
     return told
 
 
-def read_request(told: pb.SumTold, phase: Phase) -> Roster | Boxes | Survivors | Unmask:
-    """Return what an edge asks for in a phase."""
+def read_request(told: pb.SumTold) -> Roster | Boxes | Survivors | Unmask:
+    """Return what an edge asks for."""
+    phase = phase_of(told)
     match phase:
         case "share":
             return Roster(tuple(map(_read_advert, told.roster)))
@@ -138,7 +139,7 @@ def read_request(told: pb.SumTold, phase: Phase) -> Roster | Boxes | Survivors |
         case "unmask":
             return Unmask(_read_shares(told.tags))
         case "advertise":
-            raise TypeError("the terms of a sum go with the task")
+            raise Malformed("the terms of a sum go with the task")
     assert_never(phase)
 
 

@@ -351,7 +351,7 @@ class Sum(_message.Message):
     def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., phase: _Optional[int] = ..., wait_s: _Optional[float] = ..., refused: _Optional[str] = ..., advert: _Optional[_Union[Advert, _Mapping]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., masked: _Optional[bytes] = ..., tags: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., seeds: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., compute_s: _Optional[float] = ...) -> None: ...
 
 class SumTold(_message.Message):
-    __slots__ = ("present", "ended", "finished", "roster", "boxes", "survivors", "tags")
+    __slots__ = ("present", "ended", "finished", "roster", "boxes", "survivors", "tags", "phase")
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
@@ -359,6 +359,7 @@ class SumTold(_message.Message):
     BOXES_FIELD_NUMBER: _ClassVar[int]
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
     present: bool
     ended: bool
     finished: bool
@@ -366,7 +367,8 @@ class SumTold(_message.Message):
     boxes: _containers.RepeatedCompositeFieldContainer[SealedBox]
     survivors: _containers.RepeatedScalarFieldContainer[int]
     tags: _containers.RepeatedCompositeFieldContainer[Share]
-    def __init__(self, present: bool = ..., ended: bool = ..., finished: bool = ..., roster: _Optional[_Iterable[_Union[Advert, _Mapping]]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., survivors: _Optional[_Iterable[int]] = ..., tags: _Optional[_Iterable[_Union[Share, _Mapping]]] = ...) -> None: ...
+    phase: int
+    def __init__(self, present: bool = ..., ended: bool = ..., finished: bool = ..., roster: _Optional[_Iterable[_Union[Advert, _Mapping]]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., survivors: _Optional[_Iterable[int]] = ..., tags: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., phase: _Optional[int] = ...) -> None: ...
 
 class Deliver(_message.Message):
     __slots__ = ("node", "lease_id", "round", "model", "examples", "loss", "compute_s", "steps", "extra", "metrics")

@@ -51,6 +51,8 @@ class Phases:
         hops = [0.0] * asked if self.hop_s is None else self.hop_s[list(clients)].tolist()
         ends = ended_at(asked, lost, self.quorum)
         for phase, gone in zip(PHASES, lost, strict=True):
+            if phase == "agree" and there == asked:
+                continue  # nobody is lost, so there is nothing to agree on
             share = sum(client_bytes(phase, asked, there, asked)) / self.model_bytes
             ways = 1 if phase == "masked" else 2  # the way back is that of the masked model
             takes = [ways * hop + share * seconds for hop, seconds in zip(hops, send_s, strict=True)]

@@ -67,10 +67,14 @@ class Party:
             effects = self.lose(client) if client in without else self.hear(client, self.answer(client))
         return effects
 
-    def until(self, phase):
-        """Go on to a phase, in which nobody has answered yet."""
+    def until(self, phase, *, loss=None):
+        """Go on to a phase, in which nobody has answered yet; with a loss, the last client is lost at masked.
+
+        Without a loss there is nothing to agree on.
+        """
+        loss = phase == "agree" if loss is None else loss
         while self.ask.phase != phase:
-            self.phase()
+            self.phase(without=self.terms.clients[-1:] if loss and self.ask.phase == "masked" else ())
         return self
 
     def finish(self, without=()):

@@ -16,30 +16,48 @@ from hiflash.privacy.sums.messages import PHASES, Refused, Terms, threshold
 from privacy.sums.parties import SEED, Party, terms_of
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_every_subset_of_dropouts_gives_the_exact_sum_or_an_abandoned_round(phase):
-    """All 2^10 subsets of ten clients drop out of one phase; seven must stay."""
-    before = Party().until(phase)
-    opened = 0
+@pytest.mark.parametrize(
+    ("phase", "loss"),
+    [*((phase, False) for phase in PHASES if phase != "agree"), ("agree", True), ("unmask", True)],
+)
+def test_every_subset_of_dropouts_gives_the_exact_sum_or_an_abandoned_round(phase, loss):
+    """All 2^10 subsets of ten clients drop out of one phase, and seven must stay.
+
+    With a loss before, there are nine clients left and 2^9 subsets.
+    """
+    before = Party().until(phase, loss=loss)
+    there, opened = sorted(before.ask.requests), 0
+    assert len(there) == (9 if loss else 10)
     for dropped in itertools.chain.from_iterable(
-        itertools.combinations(before.terms.clients, count) for count in range(11)
+        itertools.combinations(there, count) for count in range(len(there) + 1)
     ):
         party = before.copy()
         last = party.finish(without=dropped)
-        if len(dropped) > 3:
+        if len(there) - len(dropped) < 7:
             assert isinstance(last, Abandoned)
             assert last.phase == phase
             assert "7 are needed" in last.reason
             assert party.edge._total.size == 0  # nothing is left to look at
             continue
         opened += 1
-        stayed = [client for client in before.terms.clients if client not in dropped]
-        counted = stayed if phase in ("advertise", "share", "masked") else before.terms.clients
+        stayed = [client for client in there if client not in dropped]
+        counted = stayed if phase in ("advertise", "share", "masked") else there
         assert isinstance(last, Opened)
-        assert list(last.clients) == list(counted)
+        assert list(last.clients) == counted
         assert party.edge._total.tolist() == party.expected(counted)
         assert last.summed.examples == sum(party.examples[client] for client in counted)
-    assert opened == 1 + 10 + 45 + 120
+    assert opened == (1 + 9 + 36 if loss else 1 + 10 + 45 + 120)
+
+
+def test_without_a_loss_there_is_nothing_to_agree_on_and_no_key_is_revealed():
+    party = Party()
+    phases = [party.ask.phase]
+    while party.phase() and party.edge.phase is not None:
+        phases.append(party.ask.phase)
+    assert phases == ["advertise", "share", "masked", "unmask"]
+    party = Party().until("unmask")
+    assert party.answer(10).keys == {}
+    assert sorted(party.answer(11).seeds) == list(party.terms.clients)
 
 
 def test_dropouts_of_several_phases_add_up():
@@ -69,10 +87,11 @@ def test_a_deadline_closes_a_phase_with_those_that_have_answered():
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_deadline_below_the_threshold_abandons_the_sum_and_says_why(phase):
     party = Party().until(phase)
+    left = "; client 19 left at masked: test" if phase == "agree" else ""
     for client in range(10, 16):
         party.hear(client, party.answer(client))
     (last,) = party.edge.handle(TimeUp(phase, 10.0))
-    assert last == Abandoned(phase, f"6 of 10 clients have answered at {phase}, and 7 are needed")
+    assert last == Abandoned(phase, f"6 of 10 clients have answered at {phase}, and 7 are needed{left}")
     assert party.edge.handle(TimeUp(phase, 11.0)) == []
 
 
@@ -212,7 +231,7 @@ def test_a_quorum_above_the_threshold_holds_for_the_vectors_in_the_sum():
     assert abandoned == Abandoned(
         "masked", "4 of 5 clients are left at masked, and 5 are needed; client 12 left at masked: no answer"
     )
-    opened = sum_in_memory(party.terms, SEED, party.vector, {"agree": (12,)}, quorum=5)
+    opened = sum_in_memory(party.terms, SEED, party.vector, {"unmask": (12,)}, quorum=5)
     assert opened.clients == (10, 11, 12, 13, 14)
 
 

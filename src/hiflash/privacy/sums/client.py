@@ -176,8 +176,11 @@ class SumClient:
         """Check that enough others saw the same, and return the shares that open the sum, once.
 
         A survivor's seed opens its own mask; a lost client's key opens its masks with others. Whoever had
-        both could open a single vector, so nobody ever gets both.
+        both could open a single vector, so nobody ever gets both. If nobody was lost, no key is revealed, and
+        no agreement is needed: the seeds open the sum of all senders or nothing.
         """
+        if self.phase == "agree" and not asked.tags:
+            return self._revealed(self.senders)
         self._expect("unmask")
         if not set(asked.tags) < set(self._survivors) or self.client in asked.tags:
             raise Refused("it shows tags of others than the survivors")
@@ -191,8 +194,12 @@ class SumClient:
         if agree < terms.threshold:
             blamed = f"; the tag of client {wrong[0]} is wrong" if wrong else ""
             raise Refused(f"{agree} clients have seen the same, and {terms.threshold} are needed{blamed}")
-        seeds = {other: seed for other, (seed, _) in self._held.items() if other in self._survivors}
-        keys = {other: key for other, (_, key) in self._held.items() if other not in self._survivors}
+        return self._revealed(self._survivors)
+
+    def _revealed(self, survivors: tuple[int, ...]) -> Reveal:
+        """Return one kind of share of each client, and forget all of them."""
+        seeds = {other: seed for other, (seed, _) in self._held.items() if other in survivors}
+        keys = {other: key for other, (_, key) in self._held.items() if other not in survivors}
         self.phase = "done"
         self._held, self._common = {}, {}
         return Reveal(self.client, seeds, keys)

@@ -1,7 +1,8 @@
 """The messages of a secure sum, what the parties agree on, and how it is written as bytes to sign.
 
 The phases follow one another: advertise, share, masked, agree, unmask. In each one the edge tells its clients
-something, and every client that is still there answers once.
+something, and every client that is still there answers once. If no client was lost at masked, agree is left
+out: then only seeds are revealed, and they open nothing but the sum of all.
 """
 
 from __future__ import annotations
@@ -215,7 +216,10 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True)
 class Unmask:
-    """The edge shows a client the tags of the others: they all saw the same survivors."""
+    """The edge shows a client the tags of the others: they all saw the same survivors.
+
+    Without tags, all clients that dealt shares have sent their vectors.
+    """
 
     tags: Mapping[int, bytes]
 

@@ -31,9 +31,10 @@ def client_bytes(phase: Phase, asked: int, there: int, dealers: int) -> PhaseByt
     """Return what one client gets and sends in a phase.
 
     A round has `asked` clients. `there` of them have answered all phases before, and `dealers` have dealt
-    shares.
+    shares. If all of these have sent their vectors, there are no tags.
     """
     number = NUMBER_BYTES
+    tags = 0 if there == dealers else (there - 1) * (number + TAG_BYTES)
     match phase:
         case "advertise":
             return PhaseBytes(number * asked, ADVERT_BYTES)
@@ -42,9 +43,9 @@ def client_bytes(phase: Phase, asked: int, there: int, dealers: int) -> PhaseByt
         case "masked":
             return PhaseBytes((there - 1) * (number + BOX_BYTES), 4 * ADDED)
         case "agree":
-            return PhaseBytes(there * number, (there - 1) * (number + TAG_BYTES))
+            return PhaseBytes(there * number if tags else 0, tags)
         case "unmask":
-            return PhaseBytes((there - 1) * (number + TAG_BYTES), dealers * (number + KEY_BYTES))
+            return PhaseBytes(tags, dealers * (number + KEY_BYTES))
 
 
 def round_bytes(asked: int, lost: Sequence[int], quorum: float = 0.0) -> dict[Phase, PhaseBytes]:
