@@ -34,6 +34,8 @@ BARS = {
     "serve_replay_events_s": ("/s", "at least 2,000"),
     "serve_dst_seeds_min": ("/min", "at least 1,000"),
     "serve_flood_p99_ms": ("ms", "below 200, and 50 MB"),
+    "secagg_round_ratio": ("x", "at most 3, 2 wanted"),
+    "secagg_sum_large_s": ("s", "-"),
 }
 
 
@@ -76,12 +78,15 @@ def _function(name: str) -> Callable[[], Any]:
         environment,
         forecast_error,
         peers,
+        secure_sums,
         serve,
         simulation,
         trainers,
     )
 
-    modules = (trainers, simulation, peers, association, forecast_error, cartpole, environment, serve)
+    modules = (
+        trainers, simulation, peers, association, forecast_error, cartpole, environment, serve, secure_sums,
+    )  # fmt: skip
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 

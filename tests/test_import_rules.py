@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"core"},
     "agents": {"core", "store"},
     "methods": {"core", "data", "store", "agents"},
-    "config": {"core", "data", "methods"},
+    "config": {"privacy", "core", "data", "methods"},
     "train": {"core", "data"},
     "execute": {"privacy", "core", "methods", "train"},
     "sim": {"privacy", "core", "agents", "methods", "config", "data", "train", "execute"},

@@ -327,18 +327,19 @@ class Round:
 
 
 class Report(NamedTuple):
-    """The outcome of a whole edge round in one event, from a simulator that needs no client messages.
+    """The outcome of a whole edge round in one event, from a simulator or from a secure sum.
 
-    `model` is the promise of the combined model, None where nothing is trained.
+    `model` is None where nothing is trained. `examples` are the samples in a secure sum, 0 without one.
     """
 
     lease_id: int
     round: int
     clients: tuple[int, ...]
-    model: Promise | None
+    model: Model | None
     compute_s: float
     send_s: float
     now: float
+    examples: int = 0
 
 
 @dataclass(frozen=True, slots=True)

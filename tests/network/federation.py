@@ -3,8 +3,9 @@
 import asyncio
 import copy
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 
@@ -22,14 +23,21 @@ from hiflash.core.thresholds.random import RandomThreshold
 from hiflash.core.weighting import Exponential
 from hiflash.execute.executor import RoundRules, client_share, client_task
 from hiflash.messages import ClientTask
+from hiflash.privacy.randomness import SeededRandomness
+from hiflash.privacy.sums.edge import Opened
+from hiflash.privacy.sums.fixed_point import FixedPoint
+from hiflash.privacy.sums.messages import threshold
+from hiflash.privacy.sums.signing import SeededSigner, SeededVerifier
 from hiflash.seeding import rng
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.books import Books
 from hiflash.serve.calls import Peer
 from hiflash.serve.client import ClientAgent, ClientTerms, Job, Worked
+from hiflash.serve.client_sums import ClientSums
 from hiflash.serve.cloud import CloudService, Terms
-from hiflash.serve.cluster import EdgeTerms
+from hiflash.serve.cluster import Cluster, EdgeTerms
 from hiflash.serve.edge import EdgeAgent
+from hiflash.serve.edge_sums import EdgeSums, sum_outcome
 from hiflash.serve.journal import Row
 from hiflash.serve.kernel import replay
 from hiflash.serve.live import LiveCloud
@@ -46,6 +54,7 @@ from network.loop import run_virtually
 from network.net import Faults, Network, Process
 
 SIZE = 4
+BOUND = 8.0
 SPEC = Spec((("w", (SIZE,)),))
 EXAMPLES = 10
 DIGESTS = ("config", "spec")
@@ -73,6 +82,15 @@ class Plan:
     edge_kills: int = 0
     client_kills: int = 0
     snapshot_rows: int = 7
+    secure: bool = False
+
+    @classmethod
+    def drawn_secure(cls, seed: int) -> "Plan":
+        """Return a drawn plan whose edges open secure sums."""
+        plan = cls.drawn(seed)
+        return replace(
+            plan, secure=True, clients=3 + seed % 3, edges=1 + seed % 2, algorithm="sgd", flat=False
+        )
 
     @classmethod
     def drawn(cls, seed: int) -> "Plan":
@@ -166,7 +184,9 @@ class World:
         algorithm = Scaffold() if plan.algorithm == "scaffold" else ClientAlgorithm()
         self.rules = RoundRules(algorithm=algorithm, trained=SIZE)
         self.codec = {"none": None, "fp16": Half(SIZE), "topk": TopK(SIZE, 0.5)}[plan.codecs]
-        self.wire = Wire(SIZE, SIZE)
+        self.wire = Wire(SIZE, SIZE, plan.clients if plan.secure else 0)
+        self.verifier = SeededVerifier(plan.seed)
+        self.clusters_seen: list[Cluster] = []  # of all edges, also of those that were killed
         self.clusters = [
             list(range(edge * plan.clients, (edge + 1) * plan.clients)) for edge in range(plan.edges)
         ]
@@ -213,6 +233,7 @@ class World:
             Prices((1.0, 1.0), 0.05),
             flat=False,
             synchronous=plan.schedule == "sync",
+            secure=0.5 if plan.secure else None,
         )
         log = lambda now, kind, row: self.events.append((now, kind, row))  # noqa: E731
         return LiveCloud(
@@ -248,6 +269,8 @@ class World:
         terms = EdgeTerms(
             edge, *DIGESTS, address=f"edge-{edge}:1", client_s=4.0, start_s=5.0, rate=1e6, burst=1e6
         )
+        if self.plan.secure:
+            terms = replace(terms, least=3, sums=EdgeSums("net", BOUND, self.verifier))
         agent = EdgeAgent(
             terms,
             self.wire,
@@ -257,6 +280,7 @@ class World:
             Patience(self.stream, timeout_s=2.0),
         )
         process.service = agent.cluster
+        self.clusters_seen.append(agent.cluster)
         await agent.run()
 
     def _edge(self, number: int, members, estimates) -> Edge:
@@ -266,6 +290,8 @@ class World:
             deadline_s=8.0,
             quorum=0.5,
             asks_between_rounds=self.plan.schedule == "async" and self.plan.enforce == "cancel",
+            least=3 if self.plan.secure else 1,
+            opens=threshold if self.plan.secure else None,
         )
         workloads = {client: Workload(EXAMPLES, 3, 0.1, 1.0, 100) for client in self.clusters[number]}
         return Edge(number, sorted(members), workloads, rules, estimates, combine_clients)
@@ -292,6 +318,10 @@ class World:
 
     async def start_client(self, client: int, process: Process) -> None:
         terms = ClientTerms(client, *DIGESTS, examples=EXAMPLES, compute_s=0.05)
+        if self.plan.secure:
+            source = SeededRandomness(self.plan.seed, "keys", client, process.starts)
+            signer = SeededSigner(self.plan.seed, client)
+            terms = replace(terms, sums=ClientSums("net", BOUND, signer, self.verifier, source))
         peer = Peer("client", client)
         patience = Patience(self.stream, timeout_s=2.0)
         way = PlacedByCloud(
@@ -374,7 +404,8 @@ class Outcome:
 def run_plan(plan: Plan, service=CloudService) -> Outcome:
     """Run a plan, check everything that must hold, and return the outcome."""
     world = World(plan, service)
-    run_virtually(world.run())
+    with patch("hiflash.serve.cluster.sum_outcome", checked_outcome):
+        run_virtually(world.run())
     check(world)
     live = world.cloud_now.live
     return Outcome(
@@ -385,6 +416,19 @@ def run_plan(plan: Plan, service=CloudService) -> Outcome:
         len(world.store.rows),
         world.took_s,
     )
+
+
+def checked_outcome(summing, opened, *rest):
+    """Check that an opened sum is that of its clients' vectors, to the bit, and return its outcome."""
+    if isinstance(summing.outcome, Opened):
+        form, total = FixedPoint.of(summing.terms), np.zeros(SIZE + 2, np.uint32)
+        for work in opened.work:
+            if work.client in summing.outcome.clients:
+                task = ClientTask(*work[:4], opened.model, work.seed)
+                change = scripted(task).astype(np.float64) - opened.model
+                total += form.encode(change, EXAMPLES)
+        assert summing.machine._total.tolist() == total.tolist(), "a wrong sum was opened"
+    return sum_outcome(summing, opened, *rest)
 
 
 def check(world: World) -> None:
@@ -398,6 +442,10 @@ def check(world: World) -> None:
     assert math.isfinite(float(live.weights.sum()))
     if world.plan.algorithm == "scaffold":
         check_states(world)
+    if world.plan.secure:
+        assert live.ledger.secured["rounds"] > live.ledger.secured["abandoned"], "no sum was opened"
+        for cluster in world.clusters_seen:
+            assert not cluster.refused["invalid"], "an honest client was refused"
     assert [row["version"] for row in live.record.evaluations], "nothing was evaluated"
     first: dict[tuple[str, int], tuple] = {}
     for caller, method, body in world.net.answers:

@@ -9,6 +9,7 @@ from network.federation import Plan, run_plan
 from network.net import Faults
 
 SEEDS = 240
+SECURE_SEEDS = 80
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -31,6 +32,23 @@ def test_the_cloud_may_be_killed_at_any_time_without_changing_a_synchronous_run(
 
 def test_doubled_and_reordered_calls_do_not_change_a_synchronous_run():
     calm = Plan(seed=6, schedule="sync", lease_s=1e6, communications=20)
+    rough = dataclasses.replace(calm, faults=Faults(doubled=0.5, cut=0.2, slow=0.3))
+    assert run_plan(rough).digest == run_plan(calm).digest
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_schedule_of_faults_breaks_a_secure_sum(part):
+    for seed in range(part, SECURE_SEEDS, 4):
+        run_plan(Plan.drawn_secure(seed))
+
+
+@pytest.mark.parametrize("seed", [2, 9])
+def test_a_seed_gives_the_same_trace_twice_under_secure_sums(seed):
+    assert run_plan(Plan.drawn_secure(seed)) == run_plan(Plan.drawn_secure(seed))
+
+
+def test_doubled_and_reordered_calls_do_not_change_a_synchronous_run_with_secure_sums():
+    calm = Plan(seed=6, clients=5, schedule="sync", lease_s=1e6, communications=12, secure=True)
     rough = dataclasses.replace(calm, faults=Faults(doubled=0.5, cut=0.2, slow=0.3))
     assert run_plan(rough).digest == run_plan(calm).digest
 

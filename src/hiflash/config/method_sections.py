@@ -90,6 +90,12 @@ class EdgeSection(Aggregation):
     )
     deadline_s: Seconds | NoneOr = setting("none", "virtual seconds after which a round closes")
     quorum: Share = setting(0.5, "share of a round's clients that must deliver a usable model")
+    secure: Literal["off", "secagg"] = setting(
+        "off", "secagg: an edge learns the sum of its clients' models only (docs/secure_sums.md)"
+    )
+    secure_bound: Positive = setting(
+        8.0, "secagg: largest change of a value in a task; larger ones are clipped"
+    )
 
 
 class CloudSection(Aggregation):

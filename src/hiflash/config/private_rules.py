@@ -85,10 +85,9 @@ def _sampling_has_a_probability(config: Config) -> str | None:
 
 
 def _who_adds_noise(config: Config) -> str | None:
+    if config.dp.unit == "client" and config.edge.secure != "off":
+        return 'edge.secure = "secagg" beside dp.unit = "client" is not built yet; leave one of them out'
     if config.dp.where == "edge":
-        return None
-    secure = getattr(config.edge, "secure", "off")
-    if secure == "secagg" and not config.federation.flat:
         return None
     return (
         'dp.where = "clients" spreads the noise over clients so that nobody sees a sum without it, which '

@@ -10,6 +10,7 @@ from hiflash.core.association.parts import BY_LABELS
 from hiflash.core.edge import taking_part
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.registry import aggregate, chosen, with_keys
+from hiflash.privacy.sums.messages import LEAST_CLIENTS
 
 if TYPE_CHECKING:
     from hiflash.config.tree import Config
@@ -178,6 +179,57 @@ def _target_suits_the_metric(config: Config) -> str | None:
     return f'stop.target must be in (0, 1] or "none" for accuracy, got {stop.target:g}'
 
 
+def _secure_sums_are_means(config: Config) -> str | None:
+    rule = config.edge.aggregate
+    if config.edge.secure == "off" or rule == "mean":
+        return None
+    return (
+        f'{_SECURE} opens the sum of an edge round, and edge.aggregate = "{rule}" looks at single clients; '
+        f'use "mean" (cloud.norm_bound still bounds the models of edges), or edge.secure = "off"'
+    )
+
+
+def _secure_sums_are_of_models(config: Config) -> str | None:
+    client = config.client
+    if config.edge.secure == "off" or client.algorithm == "sgd":
+        return None
+    if client.algorithm == "function" and not client.extra_values:
+        return None
+    sends = "adds up what single clients send beside their models"
+    if client.algorithm == "fednova":
+        sends = "weighs every client by its own steps"
+    return (
+        f'{_SECURE} opens the sum of models alone, and client.algorithm = "{client.algorithm}" {sends}; use '
+        '"sgd", or edge.secure = "off"'
+    )
+
+
+def _secure_sums_hide_samples(config: Config) -> str | None:
+    if config.edge.secure == "off" or config.client.local_epochs == "none":
+        return None
+    return (
+        f"{_SECURE} hides how many samples a client has, and the steps of client.local_epochs = "
+        f"{config.client.local_epochs} tell it; use client.local_steps"
+    )
+
+
+def _secure_sums_have_clients(config: Config) -> str | None:
+    wanted, most = config.edge.clients_per_round, config.federation.clients // config.federation.edges
+    if config.edge.secure == "off" or config.federation.flat:
+        return None
+    if wanted != "all" and wanted >= 1 and wanted < LEAST_CLIENTS:
+        return f"{_NEEDS_CLIENTS}, and edge.clients_per_round is {wanted}"
+    if most < LEAST_CLIENTS:
+        return (
+            f"{_NEEDS_CLIENTS}, and federation.clients = {config.federation.clients} on federation.edges = "
+            f"{config.federation.edges} have fewer; use fewer edges"
+        )
+    return None
+
+
+_SECURE = 'edge.secure = "secagg"'
+_NEEDS_CLIENTS = f"{_SECURE} needs {LEAST_CLIENTS} clients in an edge round"
+
 RULES: tuple[Callable[[Config], str | None], ...] = (
     _an_edge_has_a_client,
     _capacity_suffices,
@@ -194,4 +246,8 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _a_run_ends,
     _target_suits_the_metric,
     *PRIVATE_RULES,
+    _secure_sums_are_means,
+    _secure_sums_are_of_models,
+    _secure_sums_hide_samples,
+    _secure_sums_have_clients,
 )

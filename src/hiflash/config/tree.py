@@ -52,8 +52,8 @@ from hiflash.methods.registry import version
 __all__ = ["Config", "describe_keys", "inapplicable"]
 
 FILES = "federation.files"
-LATER = ("evaluate.validation", "privacy.", "dp.")
-"""Keys and sections that came later. Their defaults change nothing, so digests from before still hold."""
+LATER = ("evaluate.validation", "privacy.", "dp.", "edge.secure")
+"""Groups of keys that came later, by how they begin."""
 BRINGING = ("method", "data.name", FILES)
 """Keys that bring settings of other keys with them."""
 
@@ -196,11 +196,14 @@ class Config(Section):
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the results: not workers, devices, checkpoints or deployment."""
         free = ("workers", "device", "executor", "ray.address", "checkpoint_s", "plugins", "data.dir", FILES)
+        settings, usual = self.settings(), _defaults()
+        changed = [key for key, value in settings.items() if value != usual[key]]
+        # Runs from before a group of keys keep their digest: at its defaults it changes nothing.
+        unused = tuple(group for group in LATER if not any(key.startswith(group) for key in changed))
         decisive = {
             key: value
-            for key, value in self.settings().items()
-            if key not in free and not key.startswith("serve.")
-            if not key.startswith(LATER) or value != _defaults()[key]
+            for key, value in settings.items()
+            if key not in free and not key.startswith(("serve.", *unused))
         }
         if self.federation.files:  # what the files say decides, not where they are
             decisive[FILES] = content_digest(self.federation.files)

@@ -120,6 +120,10 @@ class EdgeSettings(TypedDict, total=False):
     """virtual seconds after which a round closes"""
     quorum: float
     """share of a round's clients that must deliver a usable model"""
+    secure: Literal["off", "secagg"]
+    """secagg: an edge learns the sum of its clients' models only (docs/secure_sums.md)"""
+    secure_bound: float
+    """secagg: largest change of a value in a task; larger ones are clipped"""
 
 
 class CloudSettings(TypedDict, total=False):

@@ -52,7 +52,7 @@ class Edge(Stateful):
 
     STATE = ("taken", "estimates", "request_id", "grants", "rounds", "grant", "index", "model", "started_at",
              "expected", "running", "updates", "gone", "seen", "sent_at", "awaiting", "lease_steps",
-             "extra", "short")  # fmt: skip
+             "extra", "short", "summed")  # fmt: skip
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class Edge(Stateful):
         self.lease_steps = 0.0  # mean local steps of a client in the rounds of this lease
         self.extra: Extra = {}  # what its clients sent beside their models
         self.short: tuple[int, dict[int, int]] = (0, {})  # of a lease: clients that cannot pay for all rounds
+        self.summed = 0  # samples of the last round, if its secure sum was opened
         self.counted: Sequence[int] = ()  # the clients of the last round whose models were used
 
     def handle(self, event: EdgeEvent) -> list[EdgeEffect]:
@@ -102,6 +103,9 @@ class Edge(Stateful):
                     return []
                 model = self.model if event.model is None else event.model
                 usable = model if len(event.clients) >= self.needed else None
+                if event.examples and usable is not None:
+                    self.summed = event.examples
+                    self.lease_steps += self.steps(event.clients) / len(event.clients)
                 return self._end_round(usable, event.clients, event.compute_s, event.send_s, event.now)
             case ClientUpdate():
                 return self._take(event)
@@ -118,7 +122,7 @@ class Edge(Stateful):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
-        super().restore(state)
+        super().restore({"summed": 0, **state})  # older ones have none
         self._count_cluster()
 
     @property
@@ -127,7 +131,8 @@ class Edge(Stateful):
         share = math.ceil(self.rules.quorum * len(self.expected) - 1e-9)  # 0.28 * 25 is a bit over 7
         if self.privacy is not None and self.privacy.draw is not None:
             return share  # if nobody joins, there is noise without a sum
-        return max(self.rules.least, share)
+        opens = 0 if self.rules.opens is None else self.rules.opens(len(self.expected))
+        return max(self.rules.least, share, opens)
 
     def steps(self, clients: Sequence[int]) -> int:
         """Return the local steps of these clients in one edge round."""
@@ -238,7 +243,7 @@ class Edge(Stateful):
 
     def _accept(self, grant: Grant, now: float) -> list[EdgeEffect]:
         self.grant, self.index, self.model, self.seen = grant, 0, grant.weights, set()
-        self.lease_steps, self.extra = 0.0, {}
+        self.lease_steps, self.extra, self.summed = 0.0, {}, 0
         self.grants += 1
         return self._start(now)
 
@@ -337,6 +342,7 @@ class Edge(Stateful):
         examples = self.examples
         if self._weight is None and len(self.seen) < len(self.everyone):
             examples = sum(self.workloads[client].examples for client in self.seen)
+        examples = self.summed or examples
         again, steps = self._check_in(now), max(1.0, self.lease_steps)
         return [Upload(self.edge, grant.lease_id, model, examples, again, now, steps, self.extra)]
 

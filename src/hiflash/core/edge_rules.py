@@ -47,7 +47,8 @@ class EdgeRules:
     `least` is the smallest number of models that the aggregation rule accepts. `gathers` says what becomes of
     the arrays that clients send beside their models, and `usable` whether they are the right ones. Without
     `trains` a round has no assignments: only its timing counts. `clients_per_round` is a number of clients, a
-    share of the cluster below 1, or None for all (`taking_part`).
+    share of the cluster below 1, or None for all (`taking_part`). `opens` says how many clients of a round
+    must stay so that its secure sum can be opened, None without secure sums.
     """
 
     edge_rounds: tuple[int, ...]
@@ -61,6 +62,7 @@ class EdgeRules:
     trains: bool = True
     gathers: str = "sum"
     usable: Callable[[Extra], bool] = usable_extra
+    opens: Callable[[int], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

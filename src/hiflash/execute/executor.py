@@ -17,6 +17,7 @@ from hiflash.core.aggregation import MEAN, Rule, combine_clients, mean_steps
 from hiflash.core.algorithms.algorithm import ClientAlgorithm, Done, Steps, gather, usable_extra
 from hiflash.core.attack import HONEST, Attack
 from hiflash.core.state import shared_record
+from hiflash.execute.secure import SecureRules, open_round
 from hiflash.messages import Assignment, ClientTask, ClientUpdate, Extra, Model, Promise, Weights
 from hiflash.privacy.mechanism import PrivateSum
 from hiflash.train.task import TaskResult, Trainer
@@ -46,8 +47,8 @@ class PendingModel(Promise):
     """The promise of an edge model: the result of the assignments `work` on the model `base`.
 
     `examples` has the sample counts of the clients, in order; `kept` the values that clients do not share.
-    `states` are what their algorithm keeps on them, and `extra` came with the grant. The `edge` asked so many
-    clients to take part, of which those in `work` answer.
+    `states` are what their algorithm keeps on them, and `extra` came with the grant. `asked` are all
+    clients of the round with their samples, also those that are late: a private or a secure sum counts them.
     """
 
     lease_id: int
@@ -60,7 +61,7 @@ class PendingModel(Promise):
     states: Mapping[int, Extra] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
     edge: int = 0
-    asked: int = 0
+    asked: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +70,9 @@ class EdgeModel:
 
     `examples` has the sample counts of the clients that contributed, `kept` the values they do not share,
     `states` what their algorithm keeps on them, and `extra` what they send beside their models. `steps` is
-    the mean of their local steps in this lease, and `metrics` are means of the last round.
+    the mean of their local steps in this lease, and `metrics` are means of the last round. Under secure sums
+    nobody knows the samples of a client: `examples` has one entry for those of the last round together, and
+    `clipped` counts the values that were clipped in this lease.
     """
 
     weights: Weights
@@ -79,6 +82,7 @@ class EdgeModel:
     extra: Extra = field(default_factory=dict)
     steps: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    clipped: int = 0
 
 
 SGD, PLAIN_STEPS = ClientAlgorithm(), Steps()
@@ -97,7 +101,8 @@ class RoundRules:
     """The rules of every edge round of a run, as plain data for any worker.
 
     `local` are the spans of a model that clients do not share. The first `trained` values of a model are
-    trained; None means all. With `private` the sum of a round is private, and no rule applies.
+    trained; None means all. With `private` the sum of a round is private, and no rule applies. With `secure`
+    an edge sees the sum of its clients' models only.
     """
 
     rule: Rule = MEAN
@@ -107,6 +112,7 @@ class RoundRules:
     counter: Steps = PLAIN_STEPS
     trained: int | None = None
     private: PrivateRounds | None = None
+    secure: SecureRules | None = None
 
 
 PLAIN = RoundRules()
@@ -131,7 +137,7 @@ class RoundWork:
     states: Mapping[int, Extra] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
     edge: int = 0
-    asked: int = 0
+    asked: tuple[tuple[int, int], ...] = ()
 
 
 class Executor(Protocol):
@@ -273,6 +279,8 @@ def close_round(
         )
     if rules.private is not None:
         return _private_model(rules.private, work, base, updates)
+    if rules.secure is not None:
+        return _opened(rules.secure, work, before, updates, EdgeModel(base, {}, kept, states))
     made = combine_clients(updates, work.quorum, base, rules.rule)
     if made is None:
         return None
@@ -299,7 +307,26 @@ def _private_model(
         return None
     models = {update.client: update.weights for update in updates}
     divisor = private.divisors[work.edge]
-    return EdgeModel(private.sum.combine(models, base, divisor, work.asked, work.lease_id, work.index))
+    return EdgeModel(private.sum.combine(models, base, divisor, len(work.asked), work.lease_id, work.index))
+
+
+def _opened(
+    secure: SecureRules, work: RoundWork, before: EdgeModel, updates: Sequence[ClientUpdate], own: EdgeModel
+) -> EdgeModel | None:
+    """Return the edge model of a round under secure sums; `own` has what the clients keep."""
+    place = (work.edge, work.lease_id, work.index)
+    opened = open_round(secure, place, work.asked, updates, work.quorum, before.weights)
+    if opened is None:
+        return None
+    steps = [update.steps for update in updates if update.client in opened.clients]
+    return EdgeModel(
+        opened.weights,
+        {-1: opened.examples},
+        own.kept,
+        own.states,
+        steps=before.steps + sum(steps) / len(steps),
+        clipped=before.clipped + opened.clipped,
+    )
 
 
 def _after(

@@ -1,4 +1,5 @@
-"""Privacy of clients: noise, charges and sums that open nobody.
+"""What protects clients from the nodes that serve them: noise, charges, sums that no edge can open.
 
-May import the vocabulary only. No module here reads a file, a clock or a network.
+May import the vocabulary (messages, weights, seeding, errors); of other libraries numpy, cryptography and
+pycryptodome (extra `serve`), dp-accounting (extra `dp`). No module reads a file, a clock or a network.
 """

@@ -55,6 +55,7 @@ def run_table(result: Result) -> Table:
         "thresholds": _histogram(result["thresholds"]),
         "check-ins": _counts(result, "refused", "waited"),
         "leases": _counts(result, "cancelled", "discarded", "rejected", "abandoned"),
+        "secure sums": _secure(result),
         "per edge": f"grants {_range(result['grants_per_edge'])}, "
         f"applied {_range(result['applied_per_edge'])}",
         "latency": f"response {count(result['response_latency_ms'])} ms, "
@@ -108,6 +109,21 @@ def _targets(result: Result, reached: Sequence[str]) -> str:
     if reached:
         return ", ".join(reached) + " communications"
     return "none reached" if result["targets"] else ""
+
+
+def _secure(result: Result) -> str:
+    """Write what happened in secure sums."""
+    told = result.get("secure")
+    if not told:
+        return ""
+    lost = {phase: clients for phase, clients in told["lost"].items() if clients}
+    parts = [
+        f"{count(told['rounds'] - told['abandoned'])} of {count(told['rounds'])} opened",
+        f"{size(sum(told['bytes'].values()))} beside models",
+        *(f"{count(clients)} clients lost at {phase}" for phase, clients in lost.items()),
+        *([f"{count(told['clipped_values'])} values clipped"] if told["clipped_values"] else []),
+    ]
+    return ", ".join(parts)
 
 
 def _both_ways(result: Result, net: str) -> str:

@@ -13,16 +13,21 @@ import numpy as np
 from hiflash.config import Config
 from hiflash.core.edge import Edge, Workload
 from hiflash.core.selection import Peers
+from hiflash.errors import ConfigError
 from hiflash.messages import Estimates
+from hiflash.privacy.sums.fixed_point import ceiling
+from hiflash.privacy.sums.messages import MOST_CLIENTS
 from hiflash.seeding import rng
 from hiflash.serve.books import Books
 from hiflash.serve.calls import Caller
 from hiflash.serve.charges import EdgeCharges
 from hiflash.serve.client import ClientAgent, ClientTerms, Way
+from hiflash.serve.client_sums import ClientSums
 from hiflash.serve.cloud import CloudService, Terms
 from hiflash.serve.cluster import EdgeTerms, Member
 from hiflash.serve.deployable import check_clients_hidden, check_deployable
 from hiflash.serve.edge import EdgeAgent
+from hiflash.serve.edge_sums import EdgeSums
 from hiflash.serve.kernel import Store
 from hiflash.serve.live import LiveCloud
 from hiflash.serve.memory import Memories
@@ -39,6 +44,7 @@ from hiflash.sim.machines import (
     edge_aggregate,
     edge_rules,
     exchange_of,
+    least_clients,
     limits_of,
     make_cloud,
     workload_of,
@@ -87,7 +93,13 @@ class Deployment:
         most = max(beside, model + payloads.lan_up) - model
         # A state may travel although a simulation need not count it: the cloud could work it out.
         state = self.federation.start.trained if self.exchange.algorithm.keeps else 0
-        return Wire(self.federation.start.spec.size, max(0, most // 4, state))
+        clients = min(self.config.federation.clients, MOST_CLIENTS) if self.secure else 0
+        return Wire(self.federation.start.spec.size, max(0, most // 4, state), clients)
+
+    @property
+    def secure(self) -> bool:
+        """Return whether edge rounds end in secure sums."""
+        return self.config.edge.secure != "off"
 
     @cached_property
     def digests(self) -> tuple[str, str]:
@@ -101,17 +113,23 @@ class Deployment:
 
     @property
     def declared(self) -> dict[int, int]:
-        """Return the samples of every client, as far as the configuration knows them."""
+        """Return the samples that every client declares, as far as the configuration knows them."""
         measured = self.federation.population.measured
         if self.config.serve.data == "own" and (measured is None or measured.held is None):
             return {}
-        return dict(enumerate(self.federation.population.examples.tolist()))
+        return {
+            client: self.declares(held) for client, held in enumerate(self.federation.population.examples)
+        }
+
+    def declares(self, examples: int) -> int:
+        """Return the samples that a client declares: under secure sums it tells no more than their size."""
+        return ceiling(int(examples)) if self.secure else int(examples)
 
     def live(self, log: Log) -> LiveCloud:
         """Return the cloud at its start."""
         config, federation, exchange = self.config, self.federation, self.exchange
         population, start = federation.population, federation.start
-        declared, most = self.declared, config.serve.client_examples
+        declared, most = self.declared, self.declares(config.serve.client_examples)
         examples = {
             unit: sum(declared.get(client, most) for client in cluster)
             for unit, cluster in enumerate(population.clusters)
@@ -120,7 +138,10 @@ class Deployment:
         unit_s, slot_s = (1.0, 1.0), config.resources.slot_s  # until the edges have said what they need
         prices = Prices(unit_s, slot_s, **config.cost.model_dump())
         flat = config.federation.flat
-        ledger = Ledger(len(examples), exchange.payloads, prices, flat=flat, synchronous=synchronous)
+        secure = config.edge.quorum if self.secure else None
+        ledger = Ledger(
+            len(examples), exchange.payloads, prices, flat=flat, synchronous=synchronous, secure=secure
+        )
         live = LiveCloud(
             make_cloud(config, start, exchange, examples, self._peers(), slotted=False, cost_unit_s=unit_s),
             Books(ledger, log),
@@ -155,9 +176,15 @@ class Deployment:
         return CloudService(live, self.wire, terms, store, LocalTests(self.federation))
 
     def edge(
-        self, number: int, cloud: Caller, address: str = "", charges: EdgeCharges | None = None
+        self,
+        number: int,
+        cloud: Caller,
+        address: str = "",
+        charges: EdgeCharges | None = None,
+        sums: EdgeSums | None = None,
     ) -> EdgeAgent:
         """Return the agent of an edge, or of a flat method's client, which is an edge with itself in it."""
+        self._check_sums(sums)
         serve, flat = self.config.serve, self.config.federation.flat
         terms = EdgeTerms(
             number,
@@ -170,8 +197,9 @@ class Deployment:
             rate=UNLIMITED if flat else serve.rate,
             burst=UNLIMITED if flat else serve.burst,
             declared=self.declared,
-            most_examples=serve.client_examples,
+            most_examples=self.declares(serve.client_examples),
             least=self._least,
+            sums=sums,
         )
         spec = self.federation.start.spec
         models = EdgeModels(spec, self.exchange.download, self.exchange.upload)
@@ -179,22 +207,38 @@ class Deployment:
         return EdgeAgent(terms, self.wire, models, cloud, make_edge, self.patience("edge", number), charges)
 
     def client(
-        self, number: int, examples: int, training: LocalTraining, way: Way, memories: Memories
+        self,
+        number: int,
+        examples: int,
+        training: LocalTraining,
+        way: Way,
+        memories: Memories,
+        sums: ClientSums | None = None,
     ) -> ClientAgent:
         """Return the agent of a client, which first measures how long a task takes it."""
+        self._check_sums(sums)
         terms = ClientTerms(
             number,
             *self.digests,
             examples=examples,
             compute_s=training.measure(number, examples),
             beat_s=_beat_s(self.config.serve.client_s),
+            declares=self.declares(examples),
+            sums=sums,
         )
         return ClientAgent(terms, self.wire, way, training, memories, self.patience("client", number))
 
     @property
     def _least(self) -> int:
         """Return how many clients an edge model must be of: one alone would be at rest in the journal."""
-        return 1 if self.config.serve.keep_client_updates else 2
+        return max(least_clients(self.config), 1 if self.config.serve.keep_client_updates else 2)
+
+    def _check_sums(self, sums: EdgeSums | ClientSums | None) -> None:
+        if self.secure and sums is None:
+            raise ConfigError(
+                'edge.secure = "secagg" needs certificates: clients sign their keys, and check those of the '
+                "others; give --certs DIR (hiflash certs)"
+            )
 
     def patience(self, role: str, number: int) -> Patience:
         """Return how a node repeats its calls. Its pauses need not repeat: they decide no result."""

@@ -19,6 +19,7 @@ from hiflash.messages import (
     Verdict,
     Welcome,
 )
+from hiflash.privacy.sums.messages import PHASES
 from hiflash.serve.memory import Outcomes
 from hiflash.serve.wire import MOST_NAMES, Measured
 from hiflash.sim.events import Log
@@ -27,6 +28,7 @@ from hiflash.sim.world import RoundTiming
 
 __all__ = ["Books"]
 
+NOBODY = (0,) * len(PHASES)
 LATE_KEPT = 10_000  # expired leases whose upload may still arrive
 
 
@@ -60,7 +62,10 @@ class Books(Stateful):
     def worked(self, lease_id: int, edge: int, rounds: Sequence[Measured], now: float) -> None:
         """Book the measured rounds of a lease that ends."""
         for index, each in enumerate(rounds):
-            self.ledger.round_done(lease_id, each.steps, _timing(each, now))
+            lost = () if self.ledger.secure is None else each.lost or NOBODY
+            self.ledger.round_done(lease_id, each.steps, _timing(each, lost, now))
+            if lost:
+                self.ledger.sum_told(each.asked, lost, each.clipped, unopened=each.unopened)
             self.outcomes.closed(lease_id, index, each.counted)
             count, round_s, waiting_s = self.seconds.get(edge, (0, 0.0, 0.0))
             self.seconds[edge] = (count + 1, round_s + each.round_s, waiting_s + each.waiting_s)
@@ -74,6 +79,8 @@ class Books(Stateful):
                     "asked": each.asked,
                     "clients": each.delivered,
                     "steps": each.steps,
+                    "round_s": each.round_s,
+                    **({"lost": list(lost)} if lost else {}),
                 },
             )
 
@@ -173,8 +180,8 @@ class Books(Stateful):
         self.log(now, "expire", {"edge": expired.edge, "lease": expired.lease_id, "reason": expired.reason})
 
 
-def _timing(each: Measured, now: float) -> RoundTiming:
+def _timing(each: Measured, lost: tuple[int, ...], now: float) -> RoundTiming:
     """Return a measured round as the ledger takes it."""
     asked, delivered = tuple(range(each.asked)), tuple(range(each.delivered))
     sums = (each.compute_s, each.send_s)
-    return RoundTiming(now, asked, delivered, (), (), *sums, *sums)
+    return RoundTiming(now, asked, delivered, (), (), *sums, *sums, lost)

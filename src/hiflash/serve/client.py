@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from hiflash.messages import Assignment, Extra, Weights
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import Caller, CallError
+from hiflash.serve.client_sums import ClientSums, Trained, decline, take_part
 from hiflash.serve.memory import Memories, Memory, Own
 from hiflash.serve.models import model_bytes, read_model
 from hiflash.serve.patience import Patience
@@ -31,6 +32,8 @@ class ClientTerms:
     examples: int
     compute_s: float
     beat_s: float = 2.0
+    declares: int | None = None  # samples that it tells its edge, if not the true number
+    sums: ClientSums | None = None  # rounds end in secure sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,15 +115,23 @@ class ClientAgent:
         while not self.finished:
             lease_id, index = self.memory.lease_id, self.memory.round
             asked = pb.Fetch(node=self.terms.number, wait_s=POLL_S, lease_id=lease_id, round=index)
-            told = self.wire.read(
-                pb.Task,
-                await edge.call(
-                    "Fetch", asked.SerializeToString(), timeout_s=POLL_S + self.patience.timeout_s
-                ),
-            )
+            call = edge.call("Fetch", asked.SerializeToString(), timeout_s=POLL_S + self.patience.timeout_s)
+            told = self.wire.read(pb.Task, await self._meanwhile(call))
             self.finished = told.finished
             if told.present:
                 await self._work(edge, told)
+
+    async def _meanwhile(self, call: Coroutine[Any, Any, bytes]) -> bytes:
+        """Return the answer to a call; the keys of the next secure sum are made while it is under way."""
+        if self.terms.sums is None:
+            return await call
+        calling = asyncio.ensure_future(call)
+        try:
+            await asyncio.sleep(0)  # let it go first
+            self.terms.sums.prepare()
+            return await calling
+        finally:
+            calling.cancel()
 
     async def _say_hello(self, edge: Caller) -> None:
         said = pb.Hello(
@@ -128,7 +139,7 @@ class ClientAgent:
             node=self.terms.number,
             config_digest=self.terms.config_digest,
             spec_digest=self.terms.spec_digest,
-            examples=self.terms.examples,
+            examples=self.terms.declares or self.terms.examples,
             steps=self.memory.steps,
             compute_s=self.terms.compute_s,
             run=self.memory.run,
@@ -144,21 +155,59 @@ class ClientAgent:
         work = Assignment(self.terms.number, told.first_step, told.steps, told.lr, told.seed)
         job = Job(work, read_model(told.model, self.wire.size), self.wire.arrays(told.extra))
         place = (told.lease_id, told.round)
+        if told.HasField("sum") and work.first_step < self.memory.steps:
+            # The same task with other clients would tell an edge more than one sum; after a restart the
+            # keys of this one are lost.
+            await decline(edge, self.patience, self.terms.number, told, "it has begun this task before")
+            return
         # Assigned steps count, even if the update is lost.
         self._keep(self.memory.begun(place, own, work.first_step + work.steps))
         working, beats = asyncio.ensure_future(self.works(job, own)), asyncio.create_task(self._beat(edge))
         try:
-            await asyncio.wait((working, beats), return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                return  # the run is over: nobody wants the result
-            worked = working.result()
+            if told.HasField("sum"):
+                await self._add_up(edge, told, job, self._done(working, beats, own))
+                return
+            worked = await self._done(working, beats, own)
         finally:
             working.cancel()
             beats.cancel()
+        if worked is not None:
+            # A few times only: an edge that has restarted may be elsewhere.
+            await self.patience.call(edge, "Deliver", self._delivery(place, worked), tries=3)
+
+    async def _done(
+        self, working: asyncio.Future[Worked], beats: asyncio.Task[None], own: Own
+    ) -> Worked | None:
+        """Wait for a task and return its result; None if the run is over, and nobody wants it."""
+        await asyncio.wait((working, beats), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            return None
+        worked = working.result()
         if worked.own is not own:
             self._keep(self.memory.worked(worked.own))  # before the edge has it: its changes count then
-        # A few times only: an edge that has restarted may be elsewhere.
-        await self.patience.call(edge, "Deliver", self._delivery(place, worked), tries=3)
+        return worked
+
+    async def _add_up(
+        self, edge: Caller, told: pb.Task, job: Job, done: Coroutine[Any, Any, Worked | None]
+    ) -> None:
+        """Put the result of a task into a secure sum."""
+        if self.terms.sums is None:
+            done.close()
+            raise CallError("mismatch", "the edge asks for a secure sum, and the configuration for none")
+
+        async def work() -> Trained | None:
+            worked = await done
+            if worked is None:
+                return None
+            return Trained(worked.weights, job.model, self.terms.examples, worked.compute_s)
+
+        try:
+            finished = await take_part(
+                self.terms.sums, edge, self.wire, self.patience, self.terms.number, told, work
+            )
+        finally:
+            done.close()
+        self.finished = self.finished or finished
 
     def _delivery(self, place: tuple[int, int], worked: Worked) -> bytes:
         return pb.Deliver(

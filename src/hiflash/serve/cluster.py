@@ -11,16 +11,22 @@ from typing import NamedTuple
 
 from hiflash.core.edge import Edge
 from hiflash.messages import Assignment, ClientUpdate, Deadline, EdgeEffect, Left, Promise, Round
+from hiflash.privacy.sums.edge import Gone
+from hiflash.privacy.sums.messages import PHASES
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import CallError, Peer, Service
+from hiflash.serve.edge_sums import EdgeSums, OpenSum, sum_outcome
 from hiflash.serve.memory import Outcomes
 from hiflash.serve.models import model_bytes, read_model
+from hiflash.serve.sum_wire import sum_terms, terms_of
 from hiflash.serve.wire import MOST_NAMES, Measured, Wire, array_messages
 
 __all__ = ["Closed", "Cluster", "EdgeTerms", "Member"]
 
 MOST_COMPUTE_S = 1e6
-CLIENT_CALLS = ("Hello", "Fetch", "Deliver", "Beat")
+LOOK_S = 0.5  # how often a secure sum looks for clients that have left
+MASKED = PHASES.index("masked")
+CLIENT_CALLS = ("Hello", "Fetch", "Deliver", "Sum", "Beat")
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class EdgeTerms:
     declared: Mapping[int, int] = field(default_factory=dict)
     most_examples: int = 10_000_000
     least: int = 1  # clients that must be there before the edge asks for a lease
+    sums: EdgeSums | None = None  # rounds end in secure sums
 
 
 @dataclass(slots=True)
@@ -73,6 +80,12 @@ class _OpenRound:
     extra: Sequence[pb.Array]
     delivered: dict[int, dict[str, float]] = field(default_factory=dict)
     took_s: dict[int, tuple[float, float]] = field(default_factory=dict)
+    summing: OpenSum | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return lease and round."""
+        return self.opened.lease_id, self.opened.index
 
 
 class Cluster(Service):
@@ -115,6 +128,8 @@ class Cluster(Service):
         work = {each.client: each for each in opened.work}
         now_open = _OpenRound(opened, work, model_bytes(opened.model), array_messages(opened.extra))
         self._round, started, expected = now_open, self.now(), edge.expected
+        if self.terms.sums is not None:
+            return await self._hold_sum(self.terms.sums, edge, now_open)
         self.tell()
         for client in expected:
             if client not in self.members:
@@ -134,6 +149,40 @@ class Cluster(Service):
                 steps, took = edge.steps(expected), list(now_open.took_s.values())
                 measured = _measured(len(expected), steps, took, self.now() - started, counted)
                 return Closed(effects, measured, self._mean_metrics(now_open.delivered))
+
+    async def _hold_sum(self, sums: EdgeSums, edge: Edge, now_open: _OpenRound) -> Closed:
+        """Hold a round that ends in a secure sum."""
+        opened, started, expected = now_open.opened, self.now(), edge.expected
+        most = {client: edge.workloads[client].examples for client in expected}
+        terms = sum_terms(opened, sums.federation, self.wire.size, sums.bound, most)
+        summing = OpenSum(terms, sums.verifier, opened.deadline - opened.now, edge.needed, self.tell)
+        summing.start(started)
+        now_open.summing = summing
+        self.tell()
+        for client in expected:
+            if client not in self.members:
+                await summing.handle(Gone(client, "it is not here", started))
+        while summing.outcome is None:
+            await self._advance(summing)
+        self._round = None
+        self.tell()
+        summed, measured = sum_outcome(summing, opened, started, self.now(), edge.steps(expected))
+        effects = edge.handle(summed)
+        self.tasks.closed(opened.lease_id, opened.index, edge.counted)
+        return Closed(effects, measured, {})
+
+    async def _advance(self, summing: OpenSum) -> None:
+        """Wait for what ends a phase of a secure sum: its deadline, or news of clients."""
+        left_s = summing.deadline - self.now()
+        if left_s <= 0:
+            await summing.time_up(self.now())
+            return
+        while not self._inbox.empty():
+            event = self._inbox.get_nowait()
+            if isinstance(event, Left):
+                await summing.handle(Gone(event.client, "it is silent", event.now))
+        if summing.outcome is None:
+            await self.wait_for_news(min(left_s, LOOK_S))
 
     def drop_silent(self) -> None:
         """Let clients leave that have been silent for too long."""
@@ -193,6 +242,7 @@ class Cluster(Service):
         self._known(peer)
         # Short enough that the next call comes before this client counts as silent.
         until = self.now() + min(max(asked.wait_s, 0.0), self.terms.client_s / 2)
+        await self._notice_restart(peer.number, (asked.lease_id, asked.round))
         mine = self._fetches[peer.number] = self._fetches.get(peer.number, 0) + 1
         while not self.over.is_set() and self._fetches[peer.number] == mine:  # a newer call ends an older
             found = self._task(peer.number, (asked.lease_id, asked.round))
@@ -213,7 +263,8 @@ class Cluster(Service):
         now_open = self._round
         wanted = (
             now_open is not None
-            and (sent.lease_id, sent.round) == (now_open.opened.lease_id, now_open.opened.index)
+            and (sent.lease_id, sent.round) == now_open.place
+            and now_open.summing is None
             and peer.number in now_open.work
             and peer.number not in now_open.delivered
         )
@@ -222,6 +273,30 @@ class Cluster(Service):
             now_open.delivered[peer.number] = self.wire.metrics(sent.metrics)
             self._inbox.put_nowait(update)
         return pb.Delivered(taken=wanted).SerializeToString()
+
+    async def on_sum(self, peer: Peer, body: bytes) -> bytes:
+        """Take a client's answer in a secure sum, and hold the call until the next phase."""
+        sent = self.wire.read(pb.Sum, body)
+        self.check_node(peer, sent.node)
+        self._known(peer)
+        now_open = self._round
+        summing = None if now_open is None else now_open.summing
+        if now_open is None or summing is None or (sent.lease_id, sent.round) != now_open.place:
+            return pb.SumTold(ended=True, finished=self.over.is_set()).SerializeToString()
+        # A client that asks on says nothing new with its masked vector.
+        if sent.phase != MASKED or sent.masked or sent.refused:
+            await summing.hear(sent, self.now())
+        until = self.now() + min(max(sent.wait_s, 0.0), self.terms.client_s / 2)
+        while not self.over.is_set():
+            told = pb.SumTold(ended=True) if sent.refused else summing.told(peer.number, sent.phase)
+            if told is not None:
+                return told.SerializeToString()
+            left_s = until - self.now()
+            if left_s <= 0:
+                break
+            await self.wait_for_news(left_s)
+            self._known(peer)
+        return pb.SumTold(finished=self.over.is_set()).SerializeToString()
 
     async def on_beat(self, peer: Peer, body: bytes) -> bytes:
         """Take note that a client is alive."""
@@ -232,13 +307,23 @@ class Cluster(Service):
             self._told.add(peer.number)
         return pb.Alive(finished=self.over.is_set()).SerializeToString()
 
+    async def _notice_restart(self, client: int, last: tuple[int, int]) -> None:
+        """Give a client up for the sum under way if it asks for a new task: it has lost its keys."""
+        now_open = self._round
+        if now_open is not None and now_open.summing is not None and last == now_open.place:
+            await now_open.summing.handle(Gone(client, "it has restarted", self.now()))
+
     def _task(self, client: int, last: tuple[int, int]) -> bytes | None:
         """Return the open task of a client; `last` are lease and round of the task before it."""
         now_open = self._round
         if now_open is None or client not in now_open.work or client in now_open.delivered:
             return None
-        opened = now_open.opened
+        opened, summing = now_open.opened, now_open.summing
+        if summing is not None and (last == now_open.place or not summing.awaits(client)):
+            return None
         task = self.wire.task(opened, now_open.work[client], now_open.model, now_open.extra)
+        if summing is not None:
+            task.sum.CopyFrom(terms_of(summing.terms))
         task.settled = self.tasks.of(client, last, now=opened.lease_id)
         return task.SerializeToString()
 

@@ -18,6 +18,7 @@ from hiflash.serve.charges import open_charges
 from hiflash.serve.client import ClientAgent
 from hiflash.serve.cloud import CloudService
 from hiflash.serve.grpc_transport import start_server
+from hiflash.serve.keys import client_sums, edge_sums
 from hiflash.serve.memory import Memories, MemoryFile
 from hiflash.serve.state import StateFolder
 from hiflash.serve.training import LocalTraining
@@ -106,7 +107,8 @@ async def run_edge(
     most = deployment.wire.most_bytes
     charges = open_charges(deployment.plan, number, folder)
     cloud = place.channels.to(place.cloud, "cloud", 0, most)
-    agent = deployment.edge(number, cloud, charges=charges)
+    sums = edge_sums(deployment, place.channels)
+    agent = deployment.edge(number, cloud, charges=charges, sums=sums)
     server, port = await start_server(
         agent.cluster, place.listen, place.channels.credentials, most, denied=place.channels.denied
     )
@@ -159,7 +161,8 @@ async def run_client(
 
         patience = deployment.patience("client", number)
         way = PlacedByCloud(number, deployment.wire, cloud, connect, patience)
-        agent = deployment.client(number, examples, training, way, memories)
+        sums = client_sums(deployment, place.channels)
+        agent = deployment.client(number, examples, training, way, memories, sums)
         try:
             return await _work(f"client {number}", agent.run(), stop)
         finally:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from hiflash.errors import ConfigError
 from hiflash.execute.executor import client_share, client_task
 from hiflash.execute.pool import WorkerPool
 from hiflash.messages import ClientTask, Weights
+from hiflash.serve.beside import beside
 from hiflash.serve.client import Job, Worked
 from hiflash.serve.memory import Own
 from hiflash.sim.federation import Federation
 from hiflash.sim.machines import workload_of
 
 __all__ = ["LocalTests", "LocalTraining"]
-
-Made = TypeVar("Made")
 
 
 class LocalTraining:
@@ -32,7 +27,7 @@ class LocalTraining:
 
     async def __call__(self, job: Job, own: Own) -> Worked:
         """Return what the client makes of a job."""
-        return await _beside(lambda: self._work(job, own))
+        return await beside(lambda: self._work(job, own))
 
     def measure(self, client: int, examples: int) -> float:
         """Return the seconds of one task; training functions of users are not called for this."""
@@ -66,35 +61,11 @@ class LocalTests:
 
     async def evaluate(self, weights: Weights) -> Sequence[float]:
         """Return the value of every metric on the test set, and on the validation set if there is one."""
-        return await _beside(lambda: self.federation.evaluate(weights))
+        return await beside(lambda: self.federation.evaluate(weights))
 
     async def recall(self, weights: Weights) -> Sequence[float] | None:
         """Return the accuracy on each class, of the set that decides while a run goes on."""
-        return await _beside(lambda: self.federation.watched_recall(weights))
-
-
-async def _beside(work: Callable[[], Made]) -> Made:
-    """Return what some work gives, from a thread of its own.
-
-    Not from an executor: a process that is told to stop would wait for the end of the task.
-    """
-    loop = asyncio.get_running_loop()
-    made: asyncio.Future[Made] = loop.create_future()
-
-    def tell(settle: Callable[[Any], None], outcome: Any) -> None:
-        if not made.done():
-            settle(outcome)
-
-    def run() -> None:
-        try:
-            outcome = (made.set_result, work())
-        except BaseException as error:  # whoever waits must learn of every error
-            outcome = (made.set_exception, error)  # type: ignore[assignment]
-        with suppress(RuntimeError):  # the loop is gone
-            loop.call_soon_threadsafe(tell, *outcome)
-
-    threading.Thread(target=run, name="hiflash-beside", daemon=True).start()
-    return await made
+        return await beside(lambda: self.federation.watched_recall(weights))
 
 
 def _pool_of(federation: Federation) -> WorkerPool:

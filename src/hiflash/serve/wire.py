@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -35,6 +34,7 @@ from hiflash.messages import (
     Weights,
 )
 from hiflash.serve import wire_pb2 as pb
+from hiflash.serve.measured import Malformed, Measured, measured_messages, read_measured, seconds, whole
 from hiflash.weights import Spec
 
 __all__ = [
@@ -51,31 +51,12 @@ __all__ = [
 
 PROTOCOL = 1
 SLACK = 64 * 1024  # bytes of a call beside its model
-MOST = 2**53  # whole numbers up to here are exact in every language
-MOST_ROUNDS = 1_000
 MOST_NAMES = 64  # arrays or metrics in a call
-WITH_MODEL: tuple[type[Message], ...] = (pb.Upload, pb.Answer, pb.Task, pb.Deliver)
+WITH_MODEL: tuple[type[Message], ...] = (pb.Upload, pb.Answer, pb.Task, pb.Deliver, pb.Sum, pb.SumTold)
+PER_CLIENT = 2 * 1024  # bytes of a call in a secure sum for each of its clients
 LONGEST_NAME = 80
 
 Kind = TypeVar("Kind", bound=Message)
-
-
-class Malformed(Exception):  # noqa: N818  # the sender's error, not ours
-    """A call that breaks the format: it changes nothing and is counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One edge round as its edge measured it."""
-
-    asked: int
-    delivered: int
-    steps: int
-    compute_s: float
-    send_s: float
-    round_s: float = 0.0
-    waiting_s: float = 0.0
-    counted: tuple[int, ...] = ()
 
 
 class Asking(NamedTuple):
@@ -95,17 +76,18 @@ class Wire:
     """Encodes and decodes the calls of one federation.
 
     Its models have `size` values, and at most `beside` values travel beside one. Models come as bytes: see
-    `hiflash.serve.models`.
+    `hiflash.serve.models`. Secure sums have at most `sum_clients`.
     """
 
-    def __init__(self, size: int, beside: int = 0) -> None:
+    def __init__(self, size: int, beside: int = 0, sum_clients: int = 0) -> None:
         self.size = size
         self.beside = beside
+        self.sum_clients = sum_clients
 
     @property
     def most_bytes(self) -> int:
         """Return the largest call: 1.25 models with what travels beside them, and some slack."""
-        return math.ceil(1.25 * 4 * (self.size + self.beside)) + SLACK
+        return math.ceil(1.25 * 4 * (self.size + self.beside)) + SLACK + PER_CLIENT * self.sum_clients
 
     def read(self, kind: type[Kind], body: bytes) -> Kind:
         """Return a call of this kind, or raise `Malformed`."""
@@ -124,7 +106,7 @@ class Wire:
         costs = asked.costs
         return CheckIn(
             asked.node,
-            _whole(asked.request_id),
+            whole(asked.request_id),
             EdgeCosts(costs.compute_s, costs.send_s, costs.down_s, costs.train_s, costs.up_s),
             now,
         )
@@ -133,9 +115,9 @@ class Wire:
         """Return the upload in a message, with its model."""
         return Upload(
             sent.node,
-            _whole(sent.lease_id),
+            whole(sent.lease_id),
             model,
-            _whole(sent.examples),
+            whole(sent.examples),
             self._next(sent, now),
             now,
             sent.steps,
@@ -144,30 +126,13 @@ class Wire:
 
     def progress(self, sent: pb.Lease, now: float) -> Progress:
         """Return the question in a message."""
-        return Progress(sent.node, _whole(sent.lease_id), now)
+        return Progress(sent.node, whole(sent.lease_id), now)
 
     def abandon(self, sent: pb.Lease, now: float) -> Abandon:
         """Return the abandoned lease in a message."""
-        return Abandon(sent.node, _whole(sent.lease_id), self._next(sent, now), now)
+        return Abandon(sent.node, whole(sent.lease_id), self._next(sent, now), now)
 
-    @staticmethod
-    def measured(rounds: Sequence[pb.Measured]) -> list[Measured]:
-        """Return the measured rounds of a lease; seconds that cannot be are 0."""
-        if len(rounds) > MOST_ROUNDS:
-            raise Malformed(f"{len(rounds)} rounds, at most {MOST_ROUNDS} are allowed")
-        return [
-            Measured(
-                each.asked,
-                each.delivered,
-                _whole(each.steps),
-                _seconds(each.compute_s),
-                _seconds(each.send_s),
-                _seconds(each.round_s),
-                _seconds(each.waiting_s),
-                tuple(each.counted),
-            )
-            for each in rounds
-        ]
+    measured = staticmethod(read_measured)
 
     @staticmethod
     def ask(asked: CheckIn, terms: Asking, wait_s: float) -> bytes:
@@ -181,7 +146,7 @@ class Wire:
         return pb.Lease(
             node=last.edge,
             lease_id=last.lease_id,
-            rounds=_told(rounds),
+            rounds=measured_messages(rounds),
             check_in=None if check_in is None else _asked(check_in, terms, 0.0),
         ).SerializeToString()
 
@@ -199,7 +164,7 @@ class Wire:
             lease_id=last.lease_id,
             model=model,
             examples=last.examples,
-            rounds=_told(rounds),
+            rounds=measured_messages(rounds),
             check_in=None if last.check_in is None else _asked(last.check_in, terms, 0.0),
             steps=last.steps,
             extra=array_messages(last.extra),
@@ -289,7 +254,7 @@ class Wire:
             no = told.refuse
             if no.reason not in ("refused", "waited", "costs", "expired"):
                 raise Malformed(f"a refusal for {no.reason[:20]!r}")
-            found.append(Refuse(edge, no.request_id, no.reason, _seconds(no.retry_after_s), now))  # type: ignore[arg-type]  # checked above
+            found.append(Refuse(edge, no.request_id, no.reason, seconds(no.retry_after_s), now))  # type: ignore[arg-type]  # checked above
         return found
 
     # Calls of a client to its edge.
@@ -313,10 +278,10 @@ class Wire:
         """Return a client's update in a message, with its model."""
         return ClientUpdate(
             sent.node,
-            _whole(sent.lease_id),
+            whole(sent.lease_id),
             sent.round,
             model,
-            _whole(sent.examples),
+            whole(sent.examples),
             sent.loss,
             sent.compute_s,
             now,
@@ -372,10 +337,6 @@ def metric_messages(metrics: Mapping[str, float]) -> list[pb.Metric]:
     return [pb.Metric(name=name, value=value) for name, value in metrics.items()]
 
 
-def _told(rounds: Iterable[Measured]) -> list[pb.Measured]:
-    return [pb.Measured(**asdict(each)) for each in rounds]
-
-
 def _asked(asked: CheckIn, terms: Asking, wait_s: float) -> pb.CheckIn:
     return pb.CheckIn(
         node=asked.edge,
@@ -384,13 +345,3 @@ def _asked(asked: CheckIn, terms: Asking, wait_s: float) -> pb.CheckIn:
         wait_s=wait_s,
         **terms._asdict(),
     )
-
-
-def _whole(number: int) -> int:
-    if number > MOST:
-        raise Malformed(f"{number} is larger than {MOST}")
-    return number
-
-
-def _seconds(seconds: float) -> float:
-    return seconds if 0 <= seconds < math.inf else 0.0

@@ -91,7 +91,7 @@ class CheckIn(_message.Message):
     def __init__(self, node: _Optional[int] = ..., request_id: _Optional[int] = ..., costs: _Optional[_Union[Costs, _Mapping]] = ..., rounds: _Optional[int] = ..., wait_s: _Optional[float] = ..., examples: _Optional[int] = ..., holds: _Optional[int] = ...) -> None: ...
 
 class Measured(_message.Message):
-    __slots__ = ("asked", "delivered", "steps", "compute_s", "send_s", "round_s", "waiting_s", "counted")
+    __slots__ = ("asked", "delivered", "steps", "compute_s", "send_s", "round_s", "waiting_s", "counted", "lost", "clipped", "unopened")
     ASKED_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +100,9 @@ class Measured(_message.Message):
     ROUND_S_FIELD_NUMBER: _ClassVar[int]
     WAITING_S_FIELD_NUMBER: _ClassVar[int]
     COUNTED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    CLIPPED_FIELD_NUMBER: _ClassVar[int]
+    UNOPENED_FIELD_NUMBER: _ClassVar[int]
     asked: int
     delivered: int
     steps: int
@@ -108,7 +111,10 @@ class Measured(_message.Message):
     round_s: float
     waiting_s: float
     counted: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, asked: _Optional[int] = ..., delivered: _Optional[int] = ..., steps: _Optional[int] = ..., compute_s: _Optional[float] = ..., send_s: _Optional[float] = ..., round_s: _Optional[float] = ..., waiting_s: _Optional[float] = ..., counted: _Optional[_Iterable[int]] = ...) -> None: ...
+    lost: _containers.RepeatedScalarFieldContainer[int]
+    clipped: int
+    unopened: bool
+    def __init__(self, asked: _Optional[int] = ..., delivered: _Optional[int] = ..., steps: _Optional[int] = ..., compute_s: _Optional[float] = ..., send_s: _Optional[float] = ..., round_s: _Optional[float] = ..., waiting_s: _Optional[float] = ..., counted: _Optional[_Iterable[int]] = ..., lost: _Optional[_Iterable[int]] = ..., clipped: _Optional[int] = ..., unopened: bool = ...) -> None: ...
 
 class Upload(_message.Message):
     __slots__ = ("node", "lease_id", "model", "examples", "rounds", "check_in", "steps", "extra", "metrics")
@@ -239,7 +245,7 @@ class Fetch(_message.Message):
     def __init__(self, node: _Optional[int] = ..., wait_s: _Optional[float] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("present", "lease_id", "round", "first_step", "steps", "lr", "seed", "model", "finished", "extra", "settled")
+    __slots__ = ("present", "lease_id", "round", "first_step", "steps", "lr", "seed", "model", "finished", "extra", "settled", "sum")
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -251,6 +257,7 @@ class Task(_message.Message):
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
+    SUM_FIELD_NUMBER: _ClassVar[int]
     present: bool
     lease_id: int
     round: int
@@ -262,7 +269,106 @@ class Task(_message.Message):
     finished: bool
     extra: _containers.RepeatedCompositeFieldContainer[Array]
     settled: int
-    def __init__(self, present: bool = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., first_step: _Optional[int] = ..., steps: _Optional[int] = ..., lr: _Optional[float] = ..., seed: _Optional[int] = ..., model: _Optional[bytes] = ..., finished: bool = ..., extra: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., settled: _Optional[int] = ...) -> None: ...
+    sum: SumTerms
+    def __init__(self, present: bool = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., first_step: _Optional[int] = ..., steps: _Optional[int] = ..., lr: _Optional[float] = ..., seed: _Optional[int] = ..., model: _Optional[bytes] = ..., finished: bool = ..., extra: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., settled: _Optional[int] = ..., sum: _Optional[_Union[SumTerms, _Mapping]] = ...) -> None: ...
+
+class SumTerms(_message.Message):
+    __slots__ = ("edge", "clients", "bound", "most_examples")
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    BOUND_FIELD_NUMBER: _ClassVar[int]
+    MOST_EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    edge: int
+    clients: _containers.RepeatedScalarFieldContainer[int]
+    bound: float
+    most_examples: int
+    def __init__(self, edge: _Optional[int] = ..., clients: _Optional[_Iterable[int]] = ..., bound: _Optional[float] = ..., most_examples: _Optional[int] = ...) -> None: ...
+
+class Advert(_message.Message):
+    __slots__ = ("client", "mask_key", "box_key", "commitment", "credential", "signature")
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    MASK_KEY_FIELD_NUMBER: _ClassVar[int]
+    BOX_KEY_FIELD_NUMBER: _ClassVar[int]
+    COMMITMENT_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    client: int
+    mask_key: bytes
+    box_key: bytes
+    commitment: bytes
+    credential: bytes
+    signature: bytes
+    def __init__(self, client: _Optional[int] = ..., mask_key: _Optional[bytes] = ..., box_key: _Optional[bytes] = ..., commitment: _Optional[bytes] = ..., credential: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class SealedBox(_message.Message):
+    __slots__ = ("client", "sealed", "seed_hash", "key_hash")
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    SEED_HASH_FIELD_NUMBER: _ClassVar[int]
+    KEY_HASH_FIELD_NUMBER: _ClassVar[int]
+    client: int
+    sealed: bytes
+    seed_hash: bytes
+    key_hash: bytes
+    def __init__(self, client: _Optional[int] = ..., sealed: _Optional[bytes] = ..., seed_hash: _Optional[bytes] = ..., key_hash: _Optional[bytes] = ...) -> None: ...
+
+class Share(_message.Message):
+    __slots__ = ("client", "value")
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    client: int
+    value: bytes
+    def __init__(self, client: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class Sum(_message.Message):
+    __slots__ = ("node", "lease_id", "round", "phase", "wait_s", "refused", "advert", "boxes", "masked", "tags", "seeds", "keys", "compute_s")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ADVERT_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    lease_id: int
+    round: int
+    phase: int
+    wait_s: float
+    refused: str
+    advert: Advert
+    boxes: _containers.RepeatedCompositeFieldContainer[SealedBox]
+    masked: bytes
+    tags: _containers.RepeatedCompositeFieldContainer[Share]
+    seeds: _containers.RepeatedCompositeFieldContainer[Share]
+    keys: _containers.RepeatedCompositeFieldContainer[Share]
+    compute_s: float
+    def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ..., phase: _Optional[int] = ..., wait_s: _Optional[float] = ..., refused: _Optional[str] = ..., advert: _Optional[_Union[Advert, _Mapping]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., masked: _Optional[bytes] = ..., tags: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., seeds: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., compute_s: _Optional[float] = ...) -> None: ...
+
+class SumTold(_message.Message):
+    __slots__ = ("present", "ended", "finished", "roster", "boxes", "survivors", "tags", "phase")
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    present: bool
+    ended: bool
+    finished: bool
+    roster: _containers.RepeatedCompositeFieldContainer[Advert]
+    boxes: _containers.RepeatedCompositeFieldContainer[SealedBox]
+    survivors: _containers.RepeatedScalarFieldContainer[int]
+    tags: _containers.RepeatedCompositeFieldContainer[Share]
+    phase: int
+    def __init__(self, present: bool = ..., ended: bool = ..., finished: bool = ..., roster: _Optional[_Iterable[_Union[Advert, _Mapping]]] = ..., boxes: _Optional[_Iterable[_Union[SealedBox, _Mapping]]] = ..., survivors: _Optional[_Iterable[int]] = ..., tags: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., phase: _Optional[int] = ...) -> None: ...
 
 class Deliver(_message.Message):
     __slots__ = ("node", "lease_id", "round", "model", "examples", "loss", "compute_s", "steps", "extra", "metrics")

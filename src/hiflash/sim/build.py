@@ -32,6 +32,7 @@ from hiflash.sim.machines import (
     workload_of,
 )
 from hiflash.sim.mobility import Mobility, MobilityRules, Paths
+from hiflash.sim.phases import Phases
 from hiflash.sim.plan_privacy import plan_of
 from hiflash.sim.population import Population
 from hiflash.sim.private import Spending
@@ -67,6 +68,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
     workloads = [by_size[size] for size in population.examples.tolist()]
     exchange = exchange_of(config, start)
     world = _world(config, population, spec.size, exchange.payloads)
+    secure = config.edge.secure != "off" and not config.federation.flat
     plan = plan_of(config, population, spec.size)
     spending = None if plan is None else Spending(plan)
     training = _training(
@@ -74,6 +76,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         workloads,
         Uplink(exchange.upload, spec),
         private=plan is not None and plan.unit == "client",
+        secure=secure,
     )
     rules = edge_rules(config, exchange.algorithm, start.trained, trains=training.trains)
     aggregate = edge_aggregate(config, exchange.algorithm, start.trained)
@@ -108,7 +111,14 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         cloud,
         edges,
         world,
-        Ledger(len(edges), exchange.payloads, prices, flat=config.federation.flat, synchronous=synchronous),
+        Ledger(
+            len(edges),
+            exchange.payloads,
+            prices,
+            flat=config.federation.flat,
+            synchronous=synchronous,
+            secure=config.edge.quorum if secure else None,
+        ),
         training,
         slot_s=config.resources.slot_s if slotted else None,
         limits=limits_of(config),
@@ -120,10 +130,10 @@ def simulator(config: Config, population: Population, start: StartModel, materia
 
 
 def _training(
-    materials: Materials, workloads: Sequence[Workload], uplink: Uplink, *, private: bool
+    materials: Materials, workloads: Sequence[Workload], uplink: Uplink, *, private: bool, secure: bool
 ) -> NoTraining:
     if materials.executor is not None:
-        return RealTraining(materials.executor, workloads, uplink, private=private)
+        return RealTraining(materials.executor, workloads, uplink, private=private, secure=secure)
     return NoTraining() if materials.stand_in is None else StandIn(materials.stand_in)
 
 
@@ -203,7 +213,15 @@ def _world(config: Config, population: Population, values: int, payloads: Payloa
         fluctuation=(resources.fluctuation_rho, resources.fluctuation_spread)
         if resources.fluctuation == "on"
         else None,
+        phases=_phases(config, population, payloads),
     )
+
+
+def _phases(config: Config, population: Population, payloads: Payloads) -> Phases | None:
+    if config.edge.secure == "off" or config.federation.flat:
+        return None
+    hop_s = population.resources.own_hop_s(population.edge_clusters)
+    return Phases(payloads.model, hop_s, config.edge.quorum)
 
 
 def _usual_clusters(config: Config, population: Population) -> list[list[int]]:

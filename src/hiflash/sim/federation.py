@@ -22,6 +22,7 @@ from hiflash.data.arrays import as_answers, as_samples
 from hiflash.errors import ConfigError, DataError
 from hiflash.execute.executor import PrivateRounds, RoundRules
 from hiflash.execute.pool import WorkerPool
+from hiflash.execute.secure import SecureRules, require_packages
 from hiflash.messages import Weights
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.plugins import import_function
@@ -380,7 +381,11 @@ def _round_rules(
     algorithm: ClientAlgorithm = make_part("client algorithm", config)
     counter = Steps(client.momentum, client.mu) if client.optimizer == "sgd" else Steps()
     rule = algorithm.rule(aggregate(config, "edge"), trained)
-    return RoundRules(rule, _attack(config), local, algorithm, counter, trained, private)
+    secure = None
+    if config.edge.secure != "off":
+        require_packages()
+        secure = SecureRules(config.edge.secure_bound, config.seed)
+    return RoundRules(rule, _attack(config), local, algorithm, counter, trained, private, secure)
 
 
 def _own_training(config: Config, train: Callable[..., Any] | None) -> OwnTraining | None:

@@ -11,10 +11,14 @@ from typing import Any
 from hiflash.core.compression import Payloads
 from hiflash.core.state import Stateful
 from hiflash.messages import Grant, Verdict
+from hiflash.privacy.sums.messages import PHASES
+from hiflash.privacy.sums.sizes import ended_at, round_bytes
 from hiflash.sim.accounting import ACCOUNTINGS, OpenLease
 from hiflash.sim.world import RoundTiming, Timeline
 
 __all__ = ["Ledger", "OpenLease", "Prices"]
+
+KINDS = ("lost", "bytes")  # what is counted for every phase of secure sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,20 @@ class Ledger(Stateful):
         "abandoned",
     )
     STATE = (*COUNTS, "staleness", "thresholds", "rejections", "grants", "applied", "open", "compute_cost",
-             "send_cost", "told", "charged_to")  # fmt: skip
+             "send_cost", "told", "charged_to", "secured")  # fmt: skip
 
     def __init__(
-        self, edges: int, payloads: Payloads, prices: Prices, *, flat: bool, synchronous: bool
+        self,
+        edges: int,
+        payloads: Payloads,
+        prices: Prices,
+        *,
+        flat: bool,
+        synchronous: bool,
+        secure: float | None = None,
     ) -> None:
         self.flat = flat
+        self.secure = secure  # the quorum of secure sums, None without them
         self.synchronous = synchronous
         self.payloads = payloads
         self.prices = prices
@@ -76,6 +88,7 @@ class Ledger(Stateful):
         self.send_cost = 0.0
         self.charged_to: dict[int, int] = {}  # paper: the last slot that each edge has paid for
         self.told: dict[str, tuple[float, int]] = {}  # sum and number of each metric of accepted uploads
+        self.secured: Counter[str] = Counter()  # what happened in secure sums
 
     communications: int
     client_uploads: int
@@ -142,6 +155,8 @@ class Ledger(Stateful):
         if not self.flat:  # the access hop of a flat client is part of its way over the WAN
             self.lan_bytes_down += sent * (self.payloads.model + self.payloads.lan_down)
             self.lan_bytes_up += reported * (self.payloads.model + self.payloads.lan_up)
+        if self.secure is not None:
+            self._count_phases(sent, timing.lost, self.secure)
 
     def arrived(self, verdict: Verdict, metrics: Mapping[str, float]) -> None:
         """Count an upload that reached the cloud, with the metrics of its clients."""
@@ -227,7 +242,25 @@ class Ledger(Stateful):
             "grants_per_edge": self.grants,
             "applied_per_edge": self.applied,
             "client_metrics": {name: total / count for name, (total, count) in sorted(self.told.items())},
+            **({} if self.secure is None else {"secure": self.secure_figures()}),
         }
+
+    def unusable(self) -> None:
+        """Count an edge round with too few usable models, though enough clients reported."""
+        self.rejections["not finite"] += 1
+        self.secured["abandoned"] += self.secure is not None
+
+    def sum_told(self, asked: int, lost: tuple[int, ...], clipped: int, *, unopened: bool) -> None:
+        """Count what an edge tells of a secure sum beside its losses."""
+        self.secured["clipped_values"] += clipped
+        if unopened and ended_at(asked, lost, self.secure or 0.0) is None:
+            self.secured["abandoned"] += 1
+
+    def secure_figures(self) -> dict[str, Any]:
+        """Return what happened in secure sums."""
+        by_phase = {kind: {phase: self.secured[f"{kind} {phase}"] for phase in PHASES} for kind in KINDS}
+        counts = {name: self.secured[name] for name in ("rounds", "abandoned", "clipped_values")}
+        return {**counts, **by_phase}
 
     def mean_staleness(self) -> float:
         """Return the mean staleness of the uploads that were applied."""
@@ -236,9 +269,21 @@ class Ledger(Stateful):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
+        state = {"secured": {}, **state}  # older ones have none
         super().restore(state)
-        for name in ("staleness", "thresholds", "rejections"):
+        for name in ("staleness", "thresholds", "rejections", "secured"):
             setattr(self, name, Counter(state[name]))
+
+    def _count_phases(self, asked: int, lost: tuple[int, ...], quorum: float) -> None:
+        """Count the messages of a secure sum, and the clients that its phases have lost."""
+        self.secured["rounds"] += 1
+        self.secured["abandoned"] += ended_at(asked, lost, quorum) is not None
+        for phase, (down, up) in round_bytes(asked, lost, quorum).items():
+            self.secured[f"bytes {phase}"] += down + up
+            self.lan_bytes_down += down
+            self.lan_bytes_up += up
+        for phase, gone in zip(PHASES, lost, strict=True):
+            self.secured[f"lost {phase}"] += gone
 
     def _left_over(self) -> int:
         """Return the steps of uploads in an asynchronous cloud's buffer; so far they are wasted."""

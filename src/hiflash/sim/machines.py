@@ -20,6 +20,7 @@ from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.methods.registry import aggregate, chosen, make, threshold_policy, with_keys
 from hiflash.privacy.randomness import SeededRandomness
+from hiflash.privacy.sums.messages import LEAST_CLIENTS, threshold
 from hiflash.sim.private import Spending, joining
 from hiflash.sim.resources import local_steps
 from hiflash.weights import Spec
@@ -31,6 +32,7 @@ __all__ = [
     "edge_aggregate",
     "edge_rules",
     "exchange_of",
+    "least_clients",
     "limits_of",
     "make_cloud",
     "number",
@@ -125,7 +127,7 @@ def make_cloud(
 
 def edge_rules(config: Config, algorithm: ClientAlgorithm, trained: int, *, trains: bool = True) -> EdgeRules:
     """Return how the edges of a federation run their rounds."""
-    edge = config.edge
+    edge, secure = config.edge, config.edge.secure != "off"
     side = algorithm.cloud(trained, config.federation.clients) if trains else None
     return EdgeRules(
         edge_rounds=edge.edge_rounds,
@@ -134,12 +136,19 @@ def edge_rules(config: Config, algorithm: ClientAlgorithm, trained: int, *, trai
         clients_per_round=number(edge.clients_per_round),
         deadline_s=number(edge.deadline_s) or math.inf,
         quorum=edge.quorum,
-        least=aggregate(config, "edge").least,
+        least=least_clients(config),
         asks_between_rounds=config.cloud.schedule == "async" and config.cloud.enforce == "cancel",
         trains=trains,
         gathers=algorithm.gathers,
         usable=(side or CloudSide()).usable,
+        opens=threshold if secure else None,
     )
+
+
+def least_clients(config: Config) -> int:
+    """Return the smallest number of clients that an edge round can make a model of."""
+    secure = config.edge.secure != "off" and not config.federation.flat
+    return max(aggregate(config, "edge").least, LEAST_CLIENTS if secure else 1)
 
 
 def edge_aggregate(config: Config, algorithm: ClientAlgorithm, trained: int) -> Aggregate:
@@ -180,13 +189,16 @@ def limits_of(config: Config) -> dict[str, float]:
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
     """Raise if an edge has too few clients for its aggregation rule."""
-    least, wanted = aggregate(config, "edge").least, number(config.edge.clients_per_round)
+    least, wanted = least_clients(config), number(config.edge.clients_per_round)
     for edge, cluster in enumerate(clusters):
         if taking_part(wanted, len(cluster)) < least:
             which = "has" if len(cluster) < least else f"draws edge.clients_per_round = {wanted} of its"
+            what, way_out = with_keys(config, "edge.aggregate"), "smaller numbers or another rule"
+            if least > aggregate(config, "edge").least:
+                what, way_out = 'edge.secure = "secagg"', "another association or more clients in a round"
             raise ConfigError(
-                f"{with_keys(config, 'edge.aggregate')} needs {least} clients, and edge {edge} {which} "
-                f"{len(cluster)}; use fewer edges, smaller numbers or another rule"
+                f"{what} needs {least} clients, and edge {edge} {which} {len(cluster)}; use fewer edges, "
+                f"{way_out}"
             )
 
 

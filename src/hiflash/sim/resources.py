@@ -87,6 +87,10 @@ class Resources:
             np.add(self.compute_s, self.send_s(edge), out=latency_s[edge])
         return latency_s
 
+    def own_hop_s(self, clusters: Sequence[Sequence[int]]) -> Floats | None:
+        """Return the seconds of every client's empty message to its own edge; None if not measured."""
+        return None
+
     @property
     def reachable(self) -> Mask | None:
         """Return which edge reaches which client, `[edges, clients]`; None if all reach all."""
@@ -116,9 +120,13 @@ class Resources:
 
 @dataclass(frozen=True)
 class MeasuredResources(Resources):
-    """Resources whose send times were measured: `to_edges_s` is `[edges, clients]`, infinite out of reach."""
+    """Resources whose send times were measured: `to_edges_s` is `[edges, clients]`, infinite out of reach.
+
+    `hops_s` are the parts of them that do not depend on the size of a message, None if they are not known.
+    """
 
     to_edges_s: Floats
+    hops_s: Floats | None = None
 
     def send_s(self, edge: int) -> Floats:
         """Return the seconds every client takes to send a model to one edge."""
@@ -129,6 +137,14 @@ class MeasuredResources(Resources):
         """Return the seconds every client takes to send a model to the edge whose cluster it is in."""
         clients = len(self.compute_s)
         own_s: Floats = self.to_edges_s[homes(clusters, clients), np.arange(clients)]
+        return own_s
+
+    def own_hop_s(self, clusters: Sequence[Sequence[int]]) -> Floats | None:
+        """Return the seconds of every client's empty message to its own edge; None if not measured."""
+        if self.hops_s is None:
+            return None
+        clients = len(self.compute_s)
+        own_s: Floats = self.hops_s[homes(clusters, clients), np.arange(clients)]
         return own_s
 
     @cached_property
@@ -218,7 +234,10 @@ def with_measured_links(drawn: Resources, measured: FederationData) -> Resources
     else:
         return drawn
     known = {each.name: getattr(drawn, each.name) for each in fields(Resources)}
-    return MeasuredResources(**known, to_edges_s=np.ascontiguousarray(to_edges_s))
+    hops_s = None
+    if send_ms is None and latency_ms is not None:
+        hops_s = np.ascontiguousarray(latency_ms.T / 1e3)
+    return MeasuredResources(**known, to_edges_s=np.ascontiguousarray(to_edges_s), hops_s=hops_s)
 
 
 def step_samples(examples: npt.NDArray[np.int64], batch: int) -> Floats:

@@ -87,6 +87,7 @@ class Result:
     clients: dict[str, Any] = field(default_factory=dict)
     client_metrics: dict[str, float] = field(default_factory=dict)
     privacy: dict[str, Any] = field(default_factory=dict)
+    secure: dict[str, Any] = field(default_factory=dict)
     agent: str | None = None
     path: Path | None = None
     weights: Weights = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)

@@ -348,7 +348,8 @@ class Simulator(Stateful):
         steps = edge.steps(timing.clients)
         self.ledger.round_done(end.lease_id, steps, timing)
         self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
-                  asked=len(timing.clients), clients=len(timing.reporting), steps=steps)  # fmt: skip
+                  asked=len(timing.clients), clients=len(timing.reporting), steps=steps,
+                  **({"lost": list(timing.lost)} if timing.lost else {}))  # fmt: skip
         opened = len(timing.reporting) >= edge.needed  # else the sum of this round stays closed
         if opened and self.spending is not None and not self.spending.plan.at_cloud:
             self.spending.charge(edge.able(end.lease_id, end.index), timing.reporting)
@@ -378,9 +379,10 @@ class Simulator(Stateful):
             rounds = len(self.timelines[lease_id].rounds)
             finished = self.training.finish(upload, self.cloud.leases[lease_id], rounds, self.now)
             if finished is None:
-                self.ledger.rejections["not finite"] += 1
+                self.ledger.unusable()
                 self._give_up(Abandon(upload.edge, lease_id, upload.check_in, self.now))
                 return
+            self.ledger.secured["clipped_values"] += finished.clipped
             self._hand_in(finished.fill(upload, self.now), finished)
         else:
             self._hand_in(replace(upload, now=self.now))

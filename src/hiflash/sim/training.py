@@ -37,6 +37,7 @@ class Finished:
     extra: Extra = field(default_factory=dict)
     states: Mapping[int, Extra] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    clipped: int = 0
 
     def fill(self, upload: Upload, now: float) -> Upload:
         """Return the upload of an edge with this content, as it arrives now."""
@@ -104,10 +105,16 @@ class RealTraining(NoTraining):
     trains = True
 
     def __init__(
-        self, executor: Executor, workloads: Workloads, uplink: Uplink, *, private: bool = False
+        self,
+        executor: Executor,
+        workloads: Workloads,
+        uplink: Uplink,
+        *,
+        private: bool = False,
+        secure: bool = False,
     ) -> None:
         self.executor = executor
-        self.private = private
+        self.private, self.secure = private, secure
         self.workloads = workloads
         self.uplink = uplink
         self.kept: dict[int, Weights] = {}
@@ -130,11 +137,17 @@ class RealTraining(NoTraining):
             states={task.client: self.states[task.client] for task in work if task.client in self.states},
             extra=opened.extra,
             edge=opened.edge,
-            asked=len(opened.work),
+            asked=self._asked(opened),
         )
         if wanted and len(work) >= quorum:
             begin(model, self.executor, due)
         return model
+
+    def _asked(self, opened: Round) -> tuple[tuple[int, int], ...]:
+        """Return all clients of a round with their samples; only hiding sums need the late ones."""
+        if not (self.private or self.secure):
+            return ()
+        return tuple((task.client, self.workloads[task.client].examples) for task in opened.work)
 
     def finish(self, upload: Upload, lease: Lease, rounds: int, now: float) -> Finished | None:
         """Wait for the promised model and return it after compression."""
@@ -156,6 +169,7 @@ class RealTraining(NoTraining):
             model.extra,
             model.states,
             model.metrics,
+            model.clipped,
         )
 
     def settled(self, edge: int, finished: Finished) -> None:

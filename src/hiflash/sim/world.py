@@ -20,6 +20,7 @@ from hiflash.core.edge import Edge, taking_part
 from hiflash.core.state import record
 from hiflash.messages import Estimates
 from hiflash.seeding import Streams
+from hiflash.sim.phases import Phases
 
 __all__ = ["RoundTiming", "Timeline", "World"]
 
@@ -30,7 +31,8 @@ Floats = npt.NDArray[np.float64]
 class RoundTiming(NamedTuple):
     """One edge round in virtual time: its end, its clients and their times, and the clients that report.
 
-    `total_*` are sums over all clients, `reported_*` over those that report.
+    `total_*` are sums over all clients, `reported_*` over those that report. Under secure sums `lost` has how
+    many clients each phase has lost.
     """
 
     ends_at: float
@@ -42,6 +44,7 @@ class RoundTiming(NamedTuple):
     total_send_s: float
     reported_compute_s: float
     reported_send_s: float
+    lost: tuple[int, ...] = ()
 
 
 @record
@@ -91,6 +94,7 @@ class World:
         payloads: Payloads,
         seed: int,
         fluctuation: tuple[float, float] | None,
+        phases: Phases | None = None,
     ) -> None:
         self.compute_s = compute_s
         self.send_s = send_s.copy()  # changes when clients move
@@ -99,6 +103,7 @@ class World:
         self.links = links
         self._wan = {way: Streams(seed, "wan", way) for way in ("down", "up")}
         self.payloads = payloads
+        self.phases = phases
         # Caches for edges whose whole cluster takes part. `recluster` clears them.
         self._steady: dict[int, tuple[int, RoundTiming]] = {}
         self._clusters_means: dict[int, tuple[Floats, npt.NDArray[np.int64]]] = {}
@@ -118,7 +123,7 @@ class World:
         return Estimates(
             compute_s=float(self.compute_s[cluster].sum() * share),
             send_s=float(self.send_s[cluster].sum() * share),
-            round_s=float(self.latency_s(edge).max()),
+            round_s=float(self.latency_s(edge).max()) + self._phases_s(cluster),
             down_s=down_s,
             up_s=up_s,
         )
@@ -203,15 +208,28 @@ class World:
         longest_s = max(map(add, compute, send), default=0.0)  # nobody may have joined
         total_compute_s, total_send_s = math.fsum(compute), math.fsum(send)
         reporting, reported = participants, (total_compute_s, total_send_s)
+        in_time: list[bool] | None = None
         if longest_s > edge.rules.deadline_s:
             in_time = [latency_s <= edge.rules.deadline_s for latency_s in map(add, compute, send)]
             reporting = tuple(compress(participants, in_time))
             reported = (math.fsum(compress(compute, in_time)), math.fsum(compress(send, in_time)))
         lasts_s = min(longest_s, edge.rules.deadline_s)
-        rest = (participants, reporting, compute, send, total_compute_s, total_send_s, *reported)
+        lost: tuple[int, ...] = ()
+        if self.phases is not None:
+            trips = self.phases.trips(participants, send, in_time)
+            lasts_s, lost = lasts_s + trips.lasts_s, trips.lost
+            total_send_s, reported = total_send_s + trips.all_s, (reported[0], reported[1] + trips.stayed_s)
+        rest = (participants, reporting, compute, send, total_compute_s, total_send_s, *reported, lost)
         if everyone:
             self._steady[edge.edge] = (second, RoundTiming(lasts_s, *rest))
         return RoundTiming(now + lasts_s, *rest)
+
+    def _phases_s(self, cluster: npt.NDArray[np.int64]) -> float:
+        """Return what the phases of a secure sum add to a round of a whole cluster at mean resources."""
+        if self.phases is None:
+            return 0.0
+        clients = cluster.tolist()
+        return self.phases.trips(clients, self.send_s[cluster].tolist(), None).lasts_s
 
     def _means(self, edge: Edge, participants: tuple[int, ...]) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Return mean compute and send times, and indices into the fluctuation factors."""

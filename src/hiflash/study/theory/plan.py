@@ -50,6 +50,7 @@ ASSUMED: tuple[tuple[str, Any, str], ...] = (
     ("edge.clients_per_round", "all", "all clients in every edge round"),
     ("edge.deadline_s", "none", "all clients in every edge round"),
     ("cloud.norm_bound", "none", "no refused updates"),
+    ("edge.secure", "off", "exact models"),
     ("wan.upload", "none", "exact models"),
     ("wan.download", "none", "exact models"),
     ("attack.kind", "none", "honest clients"),

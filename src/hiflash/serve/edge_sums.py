@@ -1,0 +1,156 @@
+"""An edge's side of secure sums over a network: it drives the machine of a sum with its clients' calls."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, assert_never
+
+from hiflash.messages import Promise, Report, Round
+from hiflash.privacy.sums.edge import (
+    Abandoned,
+    Ask,
+    Gone,
+    Heard,
+    Opened,
+    Rejected,
+    SumEdge,
+    SumEvent,
+    TimeUp,
+)
+from hiflash.privacy.sums.messages import PHASES, Request, Terms
+from hiflash.privacy.sums.signing import Verifier
+from hiflash.serve import wire_pb2 as pb
+from hiflash.serve.beside import beside
+from hiflash.serve.calls import CallError
+from hiflash.serve.sum_wire import phase_of, read_answer, request_of
+from hiflash.serve.wire import Measured
+from hiflash.weights import finite
+
+__all__ = ["EdgeSums", "OpenSum", "compute", "sum_outcome"]
+
+AT_ONCE = 20_000_000  # words to mask that keep nobody waiting: some milliseconds
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class EdgeSums:
+    """What an edge needs for secure sums: its federation's name, the bound of a change, and who signs."""
+
+    federation: str
+    bound: float
+    verifier: Verifier
+
+
+class OpenSum:
+    """A sum under way. `outcome` is set when it is over, and `tell` wakes everybody who waits for news."""
+
+    def __init__(
+        self, terms: Terms, verifier: Verifier, deadline_s: float, quorum: int, tell: Callable[[], None]
+    ) -> None:
+        self.terms = terms
+        self.machine = SumEdge(terms, verifier, deadline_s, quorum)
+        self.tell = tell
+        self.requests: dict[int, Request] = {}
+        self.phase = 0  # the place of the present phase in `PHASES`
+        self.deadline = 0.0
+        self.outcome: Opened | Abandoned | None = None
+        self.masked_s: dict[int, tuple[float, float]] = {}  # when masked vectors came, and their computing
+        self._busy = asyncio.Lock()
+
+    def start(self, now: float) -> None:
+        """Begin with the first phase, whose request goes with the tasks."""
+        self._carry_out(self.machine.start(now))
+
+    def awaits(self, client: int) -> bool:
+        """Return whether a client may still begin to take part."""
+        machine = self.machine
+        return machine.phase == "advertise" and client not in machine.answers and client not in machine.gone
+
+    async def hear(self, sent: pb.Sum, now: float) -> None:
+        """Take a client's answer; one that was taken before, or comes late, changes nothing."""
+        client, phase = sent.node, phase_of(sent)
+        if sent.refused:
+            await self.handle(Gone(client, sent.refused[:200], now))
+            return
+        if sent.phase < self.phase or self.outcome is not None:
+            return
+        if sent.phase > self.phase:
+            raise CallError("invalid", f"client {client} is at {phase}, and the sum at {PHASES[self.phase]}")
+        if client in self.machine.answers or client not in self.requests:
+            return
+        for rejected in await self.handle(Heard(client, read_answer(sent, self.terms.words), now)):
+            raise CallError("invalid", rejected.reason)
+        if phase == "masked":
+            self.masked_s[client] = (now, sent.compute_s)
+
+    async def handle(self, event: SumEvent) -> list[Rejected]:
+        """Hand an event to the machine and return what it refused."""
+        async with self._busy:  # a sum of many large models is opened in a thread
+            words = self.terms.words * len(self.terms.clients)
+            effects = await compute(lambda: self.machine.handle(event), words)
+        return self._carry_out(effects)
+
+    async def time_up(self, now: float) -> None:
+        """End the present phase."""
+        await self.handle(TimeUp(PHASES[self.phase], now))
+
+    def told(self, client: int, answered: int) -> pb.SumTold | None:
+        """Return what comes after a phase that a client has answered, None if it must wait."""
+        if answered > self.phase and self.outcome is None:
+            raise CallError("invalid", f"client {client} is ahead of the sum")
+        waits = client in self.requests and self.outcome is None and answered + 1 < len(PHASES)
+        if not waits:
+            return pb.SumTold(ended=True)
+        return None if self.phase == answered else request_of(self.requests[client], self.phase)
+
+    def _carry_out(self, effects: list[Ask | Rejected | Opened | Abandoned]) -> list[Rejected]:
+        refused = []
+        for effect in effects:
+            match effect:
+                case Ask():
+                    self.phase, self.requests = PHASES.index(effect.phase), effect.requests
+                    self.deadline = effect.deadline
+                    self.tell()
+                case Opened() | Abandoned():
+                    self.outcome, self.requests = effect, {}
+                    self.tell()
+                case Rejected():
+                    refused.append(effect)
+                case _:
+                    assert_never(effect)
+        return refused
+
+
+def sum_outcome(
+    summing: OpenSum, opened: Round, started: float, now: float, steps: int
+) -> tuple[Report, Measured]:
+    """Return the end of a round as its edge takes it, and as the cloud's books do."""
+    took = []
+    for came, computed_s in summing.masked_s.values():
+        whole_s = max(0.0, came - started)
+        compute_s = computed_s if 0 <= computed_s <= whole_s else whole_s
+        took.append((compute_s, whole_s - compute_s))
+    compute_s, send_s = (math.fsum(column) for column in zip(*took, strict=True)) if took else (0.0, 0.0)
+    clients: tuple[int, ...] = ()
+    model, examples, clipped = None, 0, 0
+    if isinstance(summing.outcome, Opened) and not isinstance(opened.model, Promise):
+        summed, clients = summing.outcome.summed, summing.outcome.clients
+        model, examples, clipped = summed.applied(opened.model), summed.examples, summed.clipped
+        if not finite(model):
+            model, clients, examples = None, (), 0
+    report = Report(opened.lease_id, opened.index, clients, model, compute_s, send_s, now, examples)
+    asked, delivered = len(summing.terms.clients), len(summing.masked_s)
+    lost = tuple(len(summing.machine.lost.get(phase, ())) for phase in PHASES)
+    whole = [sum(each) for each in took]
+    waiting_s = math.fsum(whole) / len(whole) - min(whole) if whole else 0.0
+    told = (asked, delivered, steps, compute_s, send_s, now - started, waiting_s, clients)
+    return report, Measured(*told, lost=lost, clipped=clipped, unopened=not clients)
+
+
+async def compute(work: Callable[[], Made], words: int) -> Made:
+    """Return what some work gives; work on many words goes to a thread, so that calls are answered."""
+    return work() if words <= AT_ONCE else await beside(work)
