@@ -72,18 +72,20 @@ def encode(model: Weights, base: Weights, grid: Grid) -> Ints:
     >>> encode(np.float32([3, 4]), np.float32([0, 0]), Grid(1.0, 4)).tolist()  # 16 * 0.6, 16 * 0.8
     [9, 12]
     """
-    change = model.astype(np.float64) - base
+    change = np.subtract(model, base, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        length = math.sqrt(float(change @ change))
+        # Not `@`: its threads add in another order on another machine.
+        length = math.sqrt(float(np.square(change).sum()))
     if not math.isfinite(length):
         # A client cannot refuse an edge round by its data: that would tell something about them.
         return np.zeros(len(change), np.int64)
     scale = grid.most / max(length, grid.clip)
-    steps = np.trunc(change * scale).astype(np.int64)
-    while int(steps @ steps) > grid.most**2:  # the last bit of a floating-point number
-        scale *= 1 - 2.0**-40
-        steps = np.trunc(change * scale).astype(np.int64)
-    return steps
+    while True:
+        steps = change * scale
+        np.trunc(steps, out=steps)
+        if float(np.square(steps).sum()) <= grid.most**2:  # exact: whole numbers below 2^53
+            return steps.astype(np.int64)
+        scale *= 1 - 2.0**-40  # the last bit of a floating-point number
 
 
 @dataclass(frozen=True)
