@@ -144,6 +144,7 @@ def same(folder: Path) -> None:
     for name, model, settings in (
         ("robust", make_tiny_model, ROBUST),
         ("fedbn", make_norm_model, FEDBN),
+        ("secure", make_tiny_model, {"edge.secure": "secagg", "federation.edges": 2}),
         ("learned", make_tiny_model, learned | {"cloud.temperature": 1.0}),
     ):
         one = run(model, directory=folder / f"{name}-local", **settings)

@@ -14,6 +14,7 @@ from benchmarks.committed_tables import RESULTS, method_table, method_tables, nu
 from benchmarks.environment import environment_steps_s
 from benchmarks.forecast_error import errors, summary
 from benchmarks.peers import ratio_with_startup
+from benchmarks.secure_sums import secagg_sum_large_s
 from benchmarks.surrogate_forecast import beside, forecast
 
 import hiflash
@@ -54,6 +55,12 @@ def test_start_up_counts_on_both_sides() -> None:
     flower = {"steps_per_s_with_startup": 1000 / 60, "total_s": 60.0}
     # 1,000 steps: 5 s + 1000 / 100 s here, 60 s there.
     assert ratio_with_startup(100.0, 5.0, flower) == pytest.approx(4.0)
+
+
+def test_the_benchmark_of_secure_sums_opens_one() -> None:
+    pytest.importorskip("Crypto", reason='needs pip install "hiflash[serve]"')
+    found = secagg_sum_large_s(clients=7, size=1_000, lost=2)
+    assert found["secagg_sum_large_s"] > found["secagg_sum_large_edge_s"] > 0
 
 
 def test_the_benchmark_of_the_environment_takes_steps() -> None:

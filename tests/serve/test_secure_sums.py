@@ -399,7 +399,7 @@ def test_a_restarted_client_is_given_up_at_once_and_gets_no_task_again() -> None
     asyncio.run(main())
 
 
-def test_clients_that_refuse_to_go_on_are_lost_and_too_many_end_the_lease() -> None:
+def test_clients_that_refuse_to_go_on_are_lost_and_too_many_end_the_lease(caplog: Any) -> None:
     async def main() -> None:
         table = Table()
         holding, told = await table.until("masked")
@@ -415,6 +415,8 @@ def test_clients_that_refuse_to_go_on_are_lost_and_too_many_end_the_lease() -> N
         assert all(request is not None for request in now.values())
 
     asyncio.run(main())
+    assert "edge 0 abandons a secure sum: 3 of 5 clients are left at agree, and 4 are needed" in caplog.text
+    assert "client 0 left at masked: client 3: its box" in caplog.text
 
 
 def test_a_deadline_ends_a_phase() -> None:

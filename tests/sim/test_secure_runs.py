@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -240,3 +241,14 @@ def test_measured_federations_have_hops() -> None:
         **{"cloud.participants": 2},
     )
     assert secure.virtual_s - plain.virtual_s > 2 * 7 * 0.05  # two rounds, seven ways
+
+
+@pytest.mark.parametrize("missing", ["Crypto.Protocol.SecretSharing", "cryptography.exceptions"])
+def test_without_a_package_the_way_out_is_told(missing: str, monkeypatch: Any) -> None:
+    for name in [name for name in sys.modules if name.startswith("hiflash.privacy.sums.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(
+        ConfigError, match=rf"needs a package that is not installed \({missing}\): pip install"
+    ):
+        run()

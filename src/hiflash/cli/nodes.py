@@ -13,7 +13,7 @@ from hiflash.errors import ConfigError
 
 __all__ = ["add"]
 
-PACKAGES = ("grpc", "google.protobuf", "cryptography")
+PACKAGES = ("grpc", "google.protobuf", "cryptography", "Crypto")
 CLOUD = "127.0.0.1:7600"
 
 

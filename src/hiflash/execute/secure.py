@@ -71,5 +71,6 @@ def require_packages() -> None:
         import hiflash.privacy.sums.in_memory  # noqa: F401  # it imports all of them
     except ImportError as error:
         raise ConfigError(
-            f'edge.secure = "secagg" needs the package {error.name}: pip install "hiflash[serve]"'
+            f'edge.secure = "secagg" needs a package that is not installed ({error.name}): '
+            'pip install "hiflash[serve]"'
         ) from None

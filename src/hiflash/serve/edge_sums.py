@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from hiflash.weights import finite
 
 __all__ = ["EdgeSums", "OpenSum", "compute", "sum_outcome"]
 
+LOG = logging.getLogger("hiflash")
 AT_ONCE = 20_000_000  # words to mask that keep nobody waiting: some milliseconds
 
 Made = TypeVar("Made")
@@ -83,6 +85,7 @@ class OpenSum:
         if client in self.machine.answers or client not in self.requests:
             return
         for rejected in await self.handle(Heard(client, read_answer(sent, self.terms.words), now)):
+            LOG.warning("client %d was refused at %s of a secure sum: %s", client, phase, rejected.reason)
             raise CallError("invalid", rejected.reason)
         if phase == "masked":
             self.masked_s[client] = (now, sent.compute_s)
@@ -116,6 +119,8 @@ class OpenSum:
                     self.deadline = effect.deadline
                     self.tell()
                 case Opened() | Abandoned():
+                    if isinstance(effect, Abandoned):
+                        LOG.warning("edge %d abandons a secure sum: %s", self.terms.edge, effect.reason)
                     self.outcome, self.requests = effect, {}
                     self.tell()
                 case Rejected():

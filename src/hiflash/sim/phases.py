@@ -33,6 +33,7 @@ class Phases:
     """Turns the messages of a secure sum into seconds, by what a model takes on the same way.
 
     `hop_s` is the time of an empty message of each client, one way; None if links have no latency.
+    `quorum` is the share of clients whose masked models must come.
     """
 
     model_bytes: int
