@@ -22,6 +22,7 @@ from hiflash.study.deploy import run_until_stopped
 __all__ = ["doubled_uploads", "replayed_bytes", "replayed_calls"]
 
 DOUBLED = 0.3
+SETTLED = 50  # looks at a journal that does not change any more
 
 
 def doubled_uploads(folder: Path, quick: bool) -> Found:
@@ -70,7 +71,7 @@ def replayed_bytes(folder: Path, quick: bool) -> Found:
             proxy.kill()
         files = sorted(recorded.iterdir())
         sizes = sum(file.stat().st_size for file in files)
-        refused, before = 0, _last_row(federation)
+        refused, before = 0, _settled_row(federation)
         for _ in range(2):
             refused += sum(send_again(federation.address(), file)[1] for file in files)
             federation.kill("cloud")
@@ -147,6 +148,18 @@ def _leases(federation: Federation) -> int:
 def _last_row(federation: Federation) -> tuple[int, bytes]:
     """Return number and hash of the journal's last row."""
     return federation.query("SELECT number, chain FROM input ORDER BY number DESC LIMIT 1")[0]  # type: ignore[return-value]
+
+
+def _settled_row(federation: Federation) -> tuple[int, bytes]:
+    """Return the last row once the calls of killed edges, which may still be at work, have written theirs."""
+    rows = [_last_row(federation)]
+
+    def settled() -> bool:
+        rows.append(_last_row(federation))
+        return len(rows) > SETTLED and len(set(rows[-SETTLED:])) == 1
+
+    wait_until(settled, 20.0, "the journal to settle")
+    return rows[-1]
 
 
 def _record(address: str, folder: Path, known: Path) -> None:

@@ -93,9 +93,7 @@ def test_a_deployed_client_refuses_a_seeded_source_of_keys(tmp_path: Path) -> No
     sums = client_sums(inside.deployment, channels)
     assert sums is not None
     assert not sums.randomness.repeats
-    with pytest.raises(
-        ConfigError, match="draws its keys from the operating system, and got a seeded stream"
-    ):
+    with pytest.raises(ConfigError, match="draws keys and noise from the operating system, and got a seeded"):
         client_sums(inside.deployment, channels, SeededRandomness(0, "client"))
 
 
