@@ -117,8 +117,8 @@ class Edge(Stateful):
         assert_never(event)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a snapshot."""
-        super().restore(state)
+        """Go back to a snapshot; in one from before private rounds, `expected` tells whether one is open."""
+        super().restore({"running": bool(state["expected"]), "short": (0, {}), **state})
         self._count_cluster()
 
     @property
