@@ -121,8 +121,9 @@ class Edge(Stateful):
         assert_never(event)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a snapshot."""
-        super().restore({"summed": 0, **state})  # older ones have none
+        """Go back to a snapshot; in one from before private rounds, `expected` tells whether one is open."""
+        before = {"running": bool(state["expected"]), "short": (0, {}), "summed": 0}
+        super().restore({**before, **state})
         self._count_cluster()
 
     @property

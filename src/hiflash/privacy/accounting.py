@@ -1,8 +1,8 @@
 """What mechanisms cost, by the accountant of dp-accounting: none of this arithmetic is our own.
 
 Rényi DP is the accountant. Its costs add up whatever their order, an exact discrete Gaussian costs no more
-in it than a Gaussian, and it takes no time. A privacy loss distribution would need 6 % less noise, and
-minutes of computing (docs/decisions/0069-the-privacy-ledger.md).
+in it than a Gaussian, and it takes a millisecond. A privacy loss distribution would need 6 % less noise and a
+second (docs/decisions/0069-the-privacy-ledger.md).
 """
 
 from __future__ import annotations

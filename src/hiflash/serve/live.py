@@ -231,8 +231,8 @@ class LiveCloud(Stateful):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a snapshot."""
-        super().restore(state)
+        """Go back to a snapshot; one from before private rounds has no charges."""
+        super().restore({"charges": {}, **state})
         self.cloud.restore(state["cloud"])
         self.books.restore(state["books"])
         if self.record is not None:
