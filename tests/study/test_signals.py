@@ -48,6 +48,19 @@ def test_a_second_ctrl_c_does_not_wait_and_a_second_sigterm_does() -> None:
             send_and_wait(signal.SIGINT)
 
 
+def test_what_fails_because_it_was_interrupted_has_been_stopped() -> None:
+    def turned_into_another_error() -> None:
+        try:
+            send_and_wait(signal.SIGTERM)
+        except Stopped:
+            raise ValueError from None
+
+    with pytest.raises(Stopped), answered():
+        turned_into_another_error()
+    with pytest.raises(ValueError, match="its own"), answered():
+        raise ValueError("its own")
+
+
 def test_a_loop_that_does_not_ask_in_time_is_interrupted_while_it_waits() -> None:
     begun = time.monotonic()
     with answered(limit_s=0.2):

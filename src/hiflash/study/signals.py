@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from hiflash.errors import HiFlashError
+
 __all__ = ["EXIT_CODE", "Stopped", "answered", "new_pause", "say_at_the_end"]
 
 EXIT_CODE = 130  # what a shell reports for a command that was interrupted
@@ -109,6 +111,11 @@ def answered(limit_s: float = LIMIT_S, last_words: str = "stopped\n") -> Iterato
         for number in BOTH:
             signal.signal(number, answer.on_signal)
         yield
+    except Exception as error:
+        # What is interrupted may fail in a way of its own, such as a library that turns errors into others.
+        if answer.asked and not isinstance(error, HiFlashError):
+            raise Stopped from error
+        raise
     finally:
         answer.over = True
         for number, handler in handlers.items():
