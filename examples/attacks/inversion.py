@@ -182,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/inversion"))
     parser.add_argument("--steps", type=int, default=600, help="steps of the search for images")
     options = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # two would add up in another order
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
     for name, make in MODELS.items():
