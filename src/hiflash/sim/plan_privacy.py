@@ -10,7 +10,9 @@ from hiflash.core.edge import taking_part
 from hiflash.errors import ConfigError
 from hiflash.privacy.accounting import epsilon, noise_for
 from hiflash.privacy.ledger import Budget
-from hiflash.privacy.mechanism import distributed_noise
+from hiflash.privacy.sums.messages import MOST_CLIENTS
+from hiflash.privacy.sums.noised import spread_noise
+from hiflash.sim.machines import least_clients
 from hiflash.sim.population import Population
 from hiflash.sim.private import PrivacyPlan
 from hiflash.sim.resources import local_steps
@@ -34,8 +36,8 @@ def plan_of(config: Config, population: Population, size: int) -> PrivacyPlan | 
     noise = dp.noise if dp.noise != "auto" else _calibrated(config, rounds or 1, probability, rates, steps)
     charged, divisors = noise, _divisors(config, population)
     if dp.where == "clients":
-        largest = max(len(cluster) for cluster in population.clusters)
-        charged = distributed_noise(noise, largest, size)
+        # Not the largest cluster: clients may move into it.
+        charged = spread_noise(noise, min(len(examples), MOST_CLIENTS), size)
     plan = PrivacyPlan(
         unit=dp.unit,
         clip=dp.clip,
@@ -52,6 +54,7 @@ def plan_of(config: Config, population: Population, size: int) -> PrivacyPlan | 
         rates=tuple(rates),
         steps=tuple(steps) if rates else (),
         notes=_notes(config),
+        least=least_clients(config),
     )
     _check_first_round(plan)
     return plan

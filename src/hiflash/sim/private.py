@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from hiflash.core.edge import EdgePrivacy
-from hiflash.execute.executor import PrivateRounds
+from hiflash.execute.secure import PrivateRounds
 from hiflash.messages import Weights
 from hiflash.privacy.accounting import Mechanism
 from hiflash.privacy.ledger import EVERYBODY, MODELS, PARTICIPATION, Budget, PrivacyLedger
@@ -30,6 +30,7 @@ class PrivacyPlan:
     `sampling`. `divisors` has the fixed divisor of every edge. With `at_cloud` the cloud adds up the clients
     of a flat synchronous method itself, and divides by `cloud_divisor`. `rates` and `steps` are the sampling
     rates and local steps of clients, for the privacy of samples. `notes` name what the noise does not cover.
+    A round needs `least` clients that can pay for it.
     """
 
     unit: str
@@ -39,7 +40,7 @@ class PrivacyPlan:
     budget: Budget
     clients: int
     sampling: float
-    where: Any
+    where: Literal["edge", "clients"]
     divisors: tuple[float, ...]
     at_cloud: bool
     rounds: int | None
@@ -47,6 +48,7 @@ class PrivacyPlan:
     rates: tuple[float, ...] = ()
     steps: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    least: int = 1
 
     @cached_property
     def entries(self) -> dict[str, tuple[Mechanism, tuple[str, ...]]]:
@@ -91,6 +93,10 @@ class PrivacyPlan:
             left.append(int(ledger.left(name, [client])[0]) // steps)
         return left
 
+    def can_go_on(self, ledger: PrivacyLedger, cluster: Sequence[int]) -> bool:
+        """Return whether enough clients of a cluster can pay for another edge round."""
+        return sum(left > 0 for left in self.left(ledger, cluster)) >= self.least
+
     def edge(self, number: int, ledger: PrivacyLedger, randomness: Randomness) -> EdgePrivacy:
         """Return what an edge heeds."""
         if self.unit == "sample":
@@ -106,7 +112,7 @@ class PrivacyPlan:
         if self.unit == "sample":
             return None
         noise = 0.0 if self.at_cloud else self.noise
-        return PrivateRounds(PrivateSum(self.clip, noise, randomness, self.where), self.divisors)
+        return PrivateRounds(PrivateSum(self.clip, noise, randomness), self.divisors)
 
     def cloud_sum(
         self, randomness: Randomness
@@ -117,7 +123,7 @@ class PrivacyPlan:
         private, divisor = PrivateSum(self.clip, self.noise, randomness), self.cloud_divisor
 
         def combine(models: Mapping[int, Weights], base: Weights, index: int) -> Weights:
-            return private.combine(models, base, divisor, len(models), "cloud", index)
+            return private.combine(models, base, divisor, "cloud", index)
 
         return combine
 
@@ -150,8 +156,8 @@ class Spending:
 
     @property
     def nobody_left(self) -> bool:
-        """Return whether no client can pay for another round."""
-        return not self.able
+        """Return whether too few clients can pay for another round."""
+        return self.able < self.plan.least
 
     def left(self, clients: Sequence[int]) -> Sequence[int]:
         """Return how many more rounds each of some clients can pay for."""
@@ -159,7 +165,7 @@ class Spending:
 
     def used(self) -> float:
         """Return the mean share of the budget that clients have used, below 1 while one can pay."""
-        return min(0.999, self.rounds / max(1, self.total)) if self.able else 1.0
+        return 1.0 if self.nobody_left else min(0.999, self.rounds / max(1, self.total))
 
     def charge(self, members: Sequence[int], joined: Sequence[int]) -> None:
         """Charge a round whose sum is opened."""
