@@ -19,6 +19,7 @@ pytest.importorskip("dp_accounting", reason='needs pip install "hiflash[dp]"')
 from hiflash.core.edge import Edge
 from hiflash.errors import ProtocolError
 from hiflash.messages import Abandon, Upload
+from hiflash.privacy.histograms import Release
 from hiflash.privacy.ledger import Budget
 from hiflash.privacy.randomness import SeededRandomness
 from hiflash.privacy.sums.messages import Refused
@@ -27,7 +28,7 @@ from hiflash.privacy.sums.signing import SeededSigner, SeededVerifier
 from hiflash.serve import keys
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.channels import open_channels
-from hiflash.serve.charges import EdgeCharges
+from hiflash.serve.charges import Charges, EdgeCharges, read_charges, total
 from hiflash.serve.client_sums import ClientSums, Trained, take_part
 from hiflash.serve.cluster import Closed
 from hiflash.serve.edge_sums import EdgeSums
@@ -35,6 +36,7 @@ from hiflash.serve.patience import Patience
 from hiflash.serve.sum_wire import answer_of, read_request, read_terms
 from hiflash.serve.wire import Wire
 from hiflash.sim.private import PrivacyPlan
+from hiflash.sim.sent_histograms import SentHistograms
 from hiflash.store.checkpoint import load_checkpoint
 from serve.inside import Inside, tiny_config
 from serve.test_deployed import replayed
@@ -209,6 +211,26 @@ def test_an_edge_that_opens_sums_takes_no_single_models(tmp_path: Path) -> None:
     charges = EdgeCharges(plan(), 0, tmp_path / "ledger.safetensors")
     with pytest.raises(ProtocolError, match="models of single clients"):
         charges([update(0), update(1)], 1, np.zeros(3, np.float32))
+
+
+def test_histograms_are_in_the_ledger_of_an_edge_once_and_the_cloud_counts_them_once(tmp_path: Path) -> None:
+    sent = SentHistograms(Release("laplace", 2.0, 0.0, "sample"), 5)
+    path, both = tmp_path / "ledger.safetensors", plan(histograms=sent)
+    EdgeCharges(plan(), 0, path)  # an earlier run, of clients that had sent none
+    for _ in range(2):
+        charges = EdgeCharges(both, 0, path)
+        assert charges.ledger.counts["label histogram"].tolist() == [1] * 5
+        assert load_checkpoint(path)["counts"]["label histogram"].tolist() == [1] * 5
+    told = read_charges(charges.body(range(5)), range(5), both.entries, Charges())
+    ledger = total(both, [told])
+    assert ledger.counts["label histogram"].tolist() == [1] * 5
+    assert both.report(ledger)["other_units"]["sample"]["epsilon"] == pytest.approx(2.002, abs=1e-3)
+    again = EdgeCharges(plan(histograms=SentHistograms(Release("laplace", 1.0, 0.0, "sample"), 5)), 0, path)
+    assert set(again.ledger.entries) == {
+        "edge round",
+        "label histogram",
+        "label histogram (noise 0.5, rate 1)",  # another histogram, another charge
+    }
 
 
 def test_noise_and_clip_of_the_configuration_hold_whatever_an_edge_says(tmp_path: Path) -> None:

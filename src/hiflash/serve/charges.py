@@ -13,7 +13,7 @@ from hiflash.core.state import record
 from hiflash.errors import ConfigError, ProtocolError, RunError
 from hiflash.messages import ClientUpdate, Weights
 from hiflash.privacy.accounting import Mechanism
-from hiflash.privacy.ledger import PrivacyLedger
+from hiflash.privacy.ledger import Entry, PrivacyLedger
 from hiflash.privacy.randomness import Randomness, SystemRandomness
 from hiflash.privacy.sums.noised import NoisedSum
 from hiflash.serve.wire import Malformed
@@ -49,8 +49,8 @@ class EdgeCharges:
         self.edge: Edge | None = None
         if path.exists():
             self.ledger.restore(_apart(load_checkpoint(path), self.ledger))
-        else:
-            save_checkpoint(path, self.ledger.snapshot())
+            plan.charge_histograms(self.ledger)  # an earlier run may have been without
+        save_checkpoint(path, self.ledger.snapshot())
 
     @property
     def privacy(self) -> EdgePrivacy:
@@ -165,9 +165,12 @@ def _apart(state: dict[str, Any], ledger: PrivacyLedger) -> dict[str, Any]:
     names = {}
     for name, plain in state["entries"].items():
         mechanism = Mechanism(plain["noise"], plain["kind"], plain["sampling"])
-        known = ledger.entries.get(name)
-        same = known is None or (known.mechanism, list(known.seen_by)) == (mechanism, plain["seen_by"])
-        names[name] = name if same else f"{name} (noise {mechanism.noise:g}, rate {mechanism.sampling:g})"
+        entry = Entry(mechanism, tuple(plain["seen_by"]), plain.get("unit", ledger.unit))
+        names[name] = (
+            name
+            if ledger.entries.get(name, entry) == entry
+            else f"{name} (noise {mechanism.noise:g}, rate {mechanism.sampling:g})"
+        )
     return {
         kind: {names[name]: value for name, value in state[kind].items()} for kind in ("entries", "counts")
     }

@@ -16,6 +16,7 @@ from hiflash.privacy.accounting import Mechanism
 from hiflash.privacy.ledger import EVERYBODY, MODELS, PARTICIPATION, Budget, PrivacyLedger
 from hiflash.privacy.mechanism import PrivateSum
 from hiflash.privacy.randomness import Randomness, SeededRandomness
+from hiflash.sim.sent_histograms import HISTOGRAM, SentHistograms
 
 __all__ = ["PrivacyPlan", "Spending", "joining"]
 
@@ -30,7 +31,7 @@ class PrivacyPlan:
     `sampling`. `divisors` has the fixed divisor of every edge. With `at_cloud` the cloud adds up the clients
     of a flat synchronous method itself, and divides by `cloud_divisor`. `rates` and `steps` are the sampling
     rates and local steps of clients, for the privacy of samples. `notes` name what the noise does not cover.
-    A round needs `least` clients that can pay for it.
+    A round needs `least` clients that can pay for it. `histograms` are what clients have sent before the run.
     """
 
     unit: str
@@ -49,10 +50,11 @@ class PrivacyPlan:
     steps: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     least: int = 1
+    histograms: SentHistograms | None = None
 
     @cached_property
     def entries(self) -> dict[str, tuple[Mechanism, tuple[str, ...]]]:
-        """Return what a client can be charged for: mechanisms, and those who see them."""
+        """Return what a client can be charged for in a round: mechanisms, and those who see them."""
         if self.unit == "sample":
             return {
                 _step_at(rate): (Mechanism(self.charged, sampling=rate), EVERYBODY)
@@ -65,11 +67,19 @@ class PrivacyPlan:
         return {SAMPLED_ROUND: (sampled, (MODELS,)), ROUND: (alone, (PARTICIPATION,))}
 
     def ledger(self) -> PrivacyLedger:
-        """Return the ledger of a run at its start."""
-        made = PrivacyLedger(self.budget, self.clients)
+        """Return the ledger of a run at its start, with the histograms that were sent before."""
+        made = PrivacyLedger(self.budget, self.clients, self.unit)
         for name, (mechanism, seen_by) in self.entries.items():
             made.declare(name, mechanism, seen_by)
+        if self.histograms is not None:
+            made.declare(HISTOGRAM, self.histograms.mechanism, unit=self.histograms.release.unit)
+            self.charge_histograms(made)
         return made
+
+    def charge_histograms(self, ledger: PrivacyLedger) -> None:
+        """Charge clients for the histogram that they have sent, unless they were charged for it before."""
+        if self.histograms is not None:
+            ledger.charge({HISTOGRAM: np.flatnonzero(ledger.counts[HISTOGRAM] == 0).tolist()})
 
     def charge(self, ledger: PrivacyLedger, members: Sequence[int], joined: Sequence[int]) -> None:
         """Charge a round: `members` could have joined it, `joined` are in its sum."""
@@ -186,6 +196,7 @@ class Spending:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
         self.ledger.restore(state["ledger"])
+        self.plan.charge_histograms(self.ledger)  # older ones have none
         self._count_able()
         self.rounds = state["rounds"]
 
