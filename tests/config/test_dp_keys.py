@@ -6,6 +6,7 @@ import hiflash
 from hiflash.errors import ConfigError
 
 ON = {"dp.unit": "client", "dp.noise": 1.0}
+SPREAD = {**ON, "edge.secure": "secagg", "dp.where": "clients"}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,17 @@ ON = {"dp.unit": "client", "dp.noise": 1.0}
         ({**ON, "method": "fedasync", "dp.sampling": "poisson"}, "has no rounds"),
         ({**ON, "method": "tifl", "dp.sampling": "poisson"}, "use one of them"),
         ({**ON, "dp.where": "clients"}, 'needs edge.secure = "secagg"'),
+        (
+            {**ON, "dp.where": "clients", "method": "fedavg"},
+            'needs edge.secure = "secagg" and a method with edges',
+        ),
+        ({**ON, "edge.secure": "secagg"}, 'would let it see sums without noise; use dp.where = "clients"'),
+        (
+            {**SPREAD, "dp.sampling": "poisson", "edge.clients_per_round": 0.5},
+            "the clients of a round know each other",
+        ),
+        ({**SPREAD, "edge.secure_bound": 2.0}, 'edge.secure_bound is for dp.unit = "off" or "sample"'),
+        ({**SPREAD, "federation.clients": 20, "federation.edges": 10}, "needs 3 clients in an edge round"),
         ({**ON, "dp.noise": 0.0}, "dp.noise must be"),
         ({**ON, "dp.delta": 1.0}, "dp.delta must be"),
         ({"dp.unit": "sample", "dp.noise": 1.0, "trainer": "native"}, "trainer is native"),
@@ -58,6 +70,7 @@ def test_what_does_not_fit_is_named(settings, problem):
         {"dp.sampling": "poisson", "edge.clients_per_round": 0.1},
         {"client.momentum": 0.9, "cloud.mixing": "delta", "wan.upload": "int8"},
         {"attack.kind": "sign_flip"},
+        {"edge.secure": "secagg", "dp.where": "clients"},
     ],
 )
 def test_what_comes_after_the_noise_or_is_clipped_is_allowed(settings):

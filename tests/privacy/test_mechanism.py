@@ -8,16 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hiflash.privacy.mechanism import (
-    Grid,
-    PrivateSum,
-    client_noise,
-    distributed_noise,
-    encode,
-    grid_of,
-    multiplier,
-    threshold,
-)
+from hiflash.privacy.mechanism import Grid, PrivateSum, encode
 from hiflash.privacy.randomness import SeededRandomness
 
 SEEDED = SeededRandomness(3)
@@ -35,14 +26,14 @@ def test_a_sum_of_clipped_changes_by_hand():
     }  # changes (0.5, 0), and (3, 4) of norm 5, which becomes (0.6, 0.8)
     plain = PrivateSum(clip=1.0, noise=0.0, randomness=SEEDED)
     # (0.5 + 0.6, 0 + 0.8) / 4 = (0.275, 0.2), on a grid of 2^-20
-    assert plain.combine(models, base, 4.0, 4, 0, 0) == pytest.approx(f32(1.275, 1.2), abs=2e-6)
+    assert plain.combine(models, base, 4.0, 0, 0) == pytest.approx(f32(1.275, 1.2), abs=2e-6)
 
 
 def test_the_divisor_does_not_depend_on_who_answers():
     base, plain = f32(0), PrivateSum(1.0, 0.0, SEEDED)
-    one = plain.combine({0: f32(0.5)}, base, 10.0, 10, 0, 0)
-    two = plain.combine({0: f32(0.5), 1: f32(0.5)}, base, 10.0, 10, 0, 0)
-    nobody = plain.combine({}, base, 10.0, 10, 0, 0)
+    one = plain.combine({0: f32(0.5)}, base, 10.0, 0, 0)
+    two = plain.combine({0: f32(0.5), 1: f32(0.5)}, base, 10.0, 0, 0)
+    nobody = plain.combine({}, base, 10.0, 0, 0)
     assert (one, two, nobody) == (f32(0.05), f32(0.1), f32(0))
 
 
@@ -69,7 +60,7 @@ def test_a_short_change_is_only_rounded_towards_zero():
 
 def test_noise_of_the_edge_has_the_promised_deviation():
     size, noise, clip, divisor = 40_000, 1.5, 0.2, 5.0
-    made = PrivateSum(clip, noise, SEEDED).combine({}, np.zeros(size, np.float32), divisor, 5, 8, 1)
+    made = PrivateSum(clip, noise, SEEDED).combine({}, np.zeros(size, np.float32), divisor, 8, 1)
     deviation = noise * clip / divisor  # 0.06
     assert made.std() == pytest.approx(deviation, rel=5 / math.sqrt(2 * size))
     assert abs(made.mean()) < 5 * deviation / math.sqrt(size)
@@ -77,38 +68,6 @@ def test_noise_of_the_edge_has_the_promised_deviation():
 
 def test_rounds_have_noise_of_their_own_that_repeats():
     base, private = np.zeros(8, np.float32), PrivateSum(1.0, 1.0, SEEDED)
-    first, again, other = (private.combine({}, base, 1.0, 1, 8, index) for index in (0, 0, 1))
+    first, again, other = (private.combine({}, base, 1.0, 8, index) for index in (0, 0, 1))
     assert (first == again).all()
     assert (first != other).all()
-
-
-def test_shares_of_clients_add_up_to_the_promised_noise_at_the_threshold():
-    clients, size, noise = 10, 4_000, 1.0
-    grid = grid_of(1.0, noise)
-    few = threshold(clients)  # 7 of 10
-    total = sum(
-        client_noise(grid.variance(noise), clients, size, SEEDED.stream("share", client))
-        for client in range(few)
-    )
-    assert total.std() / grid.most == pytest.approx(noise, rel=5 / math.sqrt(2 * size))
-    # All 10 together have more noise than promised, by sqrt(10 / 7).
-    private = PrivateSum(1.0, noise, SEEDED, "clients")
-    base = np.zeros(size, np.float32)
-    everybody = private.combine(dict.fromkeys(range(clients), base), base, 1.0, clients, 0, 0)
-    assert everybody.std() == pytest.approx(noise * math.sqrt(10 / 7), rel=5 / math.sqrt(2 * size))
-
-
-def test_spread_noise_is_charged_with_its_approximation_term():
-    assert (
-        distributed_noise(2.0, 10, 21_840) == 2.0
-    )  # on the grid the term vanishes, and noise is not rounded down
-    # Coarse noise by hand: 2 clients of variance 1, sensitivity 1, 1 value: tau = 10 exp(-pi^2) = 5.17e-4;
-    # sqrt(1 / 2 + tau / 2) = 0.70729 and sqrt(1 / 2) + tau = 0.70762: the first is smaller
-    tau = 10 * math.exp(-(math.pi**2))
-    assert multiplier(1, 2, 1, 1.0) == pytest.approx(1 / math.sqrt(0.5 + tau / 2))
-    # With 10,000 values the second one is: 0.7071 + 0.0517 < sqrt(0.5 + 2.59)
-    assert multiplier(1, 2, 10_000, 1.0) == pytest.approx(1 / (math.sqrt(0.5) + 100 * tau))
-
-
-def test_thresholds_are_two_thirds_and_one():
-    assert [threshold(n) for n in (3, 4, 5, 6, 99)] == [3, 3, 4, 5, 67]

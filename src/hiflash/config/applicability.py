@@ -30,6 +30,7 @@ FLUCTUATION = Need(("resources.fluctuation",), ("on",))
 STEPS = Need(("client.algorithm",), ("sgd", "scaffold", "feddyn", "fednova"))  # a function takes its own
 PRIVATE = Need(("dp.unit",), ("client", "sample"))
 PRIVATE_CLIENTS = Need(("dp.unit",), ("client",))
+UNCLIPPED = Need(("dp.unit",), ("off", "sample"))  # else dp.clip bounds a client's change
 SECURE = Need(("edge.secure",), ("secagg",))
 SAID = {"async": "asynchronous", "sync": "synchronous", "centralized": "centralized"}
 
@@ -52,7 +53,7 @@ BASIC: dict[str, tuple[Need, ...]] = {
     "resources.fluctuation_spread": (FLUCTUATION,),
     "edge.aggregate": (FEDERATED, EDGES),
     "edge.secure": (FEDERATED, EDGES),
-    "edge.secure_bound": (FEDERATED, EDGES, SECURE),
+    "edge.secure_bound": (FEDERATED, EDGES, SECURE, UNCLIPPED),
     "attack.kind": (FEDERATED,),
     "dp.unit": (FEDERATED,),
     **{f"dp.{key}": (FEDERATED, PRIVATE) for key in ("clip", "noise", "epsilon", "delta")},

@@ -63,6 +63,11 @@ def _no_scores_of_clients(config: Config) -> str | None:
 def _sampling_has_a_probability(config: Config) -> str | None:
     if config.dp.sampling != "poisson":
         return None
+    if config.edge.secure != "off" and not config.federation.flat:
+        return (
+            'dp.sampling = "poisson" counts on a secret choice, and in edge.secure = "secagg" the clients of '
+            "a round know each other; leave it out, and give edge.clients_per_round for smaller rounds"
+        )
     if not config.federation.flat:
         share = config.edge.clients_per_round
         if isinstance(share, float) and share < 1:
@@ -85,10 +90,16 @@ def _sampling_has_a_probability(config: Config) -> str | None:
 
 
 def _who_adds_noise(config: Config) -> str | None:
-    if config.dp.unit == "client" and config.edge.secure != "off":
-        return 'edge.secure = "secagg" beside dp.unit = "client" is not built yet; leave one of them out'
-    if config.dp.where == "edge":
+    if config.dp.unit != "client":
         return None
+    secure = config.edge.secure != "off" and not config.federation.flat
+    if secure == (config.dp.where == "clients"):
+        return None
+    if secure:
+        return (
+            'edge.secure = "secagg" hides single clients from their edge, and dp.where = "edge" would let it '
+            'see sums without noise; use dp.where = "clients"'
+        )
     return (
         'dp.where = "clients" spreads the noise over clients so that nobody sees a sum without it, which '
         'needs edge.secure = "secagg" and a method with edges; use dp.where = "edge"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard, assert_never
@@ -202,15 +203,17 @@ class Edge(Stateful):
         return [] if check_in is None else [check_in]
 
     def _check_in(self, now: float) -> CheckIn | None:
-        """Return the request for the next lease, None if no client can pay for another round."""
+        """Return the request for the next lease, None if too few clients can pay for another round."""
         if self.rules.redraw == "grant":
             self.rounds = self._draw_rounds(self.grants)  # a refusal does not draw again
         if self.privacy is not None and self.privacy.left is not None:
-            most = max(self.privacy.left(self.everyone), default=0)
-            if most < 1:
+            # So many clients must be left in every round of a lease.
+            least = 1 if self.privacy.draw is not None else self.rules.least
+            left = heapq.nlargest(least, self.privacy.left(self.everyone))
+            if len(left) < least or left[-1] < 1:
                 return None
             drawn = self._draw_rounds(self.grants if self.rules.redraw == "grant" else 0)
-            self.rounds = min(drawn, int(most))
+            self.rounds = min(drawn, int(left[-1]))
         self.request_id += 1
         return CheckIn(self.edge, self.request_id, self.estimates.costs(self.rounds), now)
 

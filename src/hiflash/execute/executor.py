@@ -17,9 +17,8 @@ from hiflash.core.aggregation import MEAN, Rule, combine_clients, mean_steps
 from hiflash.core.algorithms.algorithm import ClientAlgorithm, Done, Steps, gather, usable_extra
 from hiflash.core.attack import HONEST, Attack
 from hiflash.core.state import shared_record
-from hiflash.execute.secure import SecureRules, open_round
+from hiflash.execute.secure import PrivateRounds, SecureRules, open_round
 from hiflash.messages import Assignment, ClientTask, ClientUpdate, Extra, Model, Promise, Weights
-from hiflash.privacy.mechanism import PrivateSum
 from hiflash.train.task import TaskResult, Trainer
 from hiflash.weights import Spans, cut, finite, graft
 
@@ -29,7 +28,6 @@ __all__ = [
     "Executor",
     "LazyExecutor",
     "PendingModel",
-    "PrivateRounds",
     "RoundRules",
     "RoundWork",
     "begin",
@@ -89,20 +87,12 @@ SGD, PLAIN_STEPS = ClientAlgorithm(), Steps()
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateRounds:
-    """Edge rounds whose sums are private: how a sum is made, and the fixed divisor of every edge."""
-
-    sum: PrivateSum
-    divisors: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RoundRules:
     """The rules of every edge round of a run, as plain data for any worker.
 
     `local` are the spans of a model that clients do not share. The first `trained` values of a model are
-    trained; None means all. With `private` the sum of a round is private, and no rule applies. With `secure`
-    an edge sees the sum of its clients' models only.
+    trained; None means all. With `private` an edge adds noise to the sum of a round, and no rule applies.
+    With `secure` it sees the sum of its clients' models only; what is private then is there too.
     """
 
     rule: Rule = MEAN
@@ -307,7 +297,7 @@ def _private_model(
         return None
     models = {update.client: update.weights for update in updates}
     divisor = private.divisors[work.edge]
-    return EdgeModel(private.sum.combine(models, base, divisor, len(work.asked), work.lease_id, work.index))
+    return EdgeModel(private.sum.combine(models, base, divisor, work.lease_id, work.index))
 
 
 def _opened(
@@ -316,8 +306,8 @@ def _opened(
     """Return the edge model of a round under secure sums; `own` has what the clients keep."""
     place = (work.edge, work.lease_id, work.index)
     opened = open_round(secure, place, work.asked, updates, work.quorum, before.weights)
-    if opened is None:
-        return None
+    if opened is None or secure.private is not None:  # then nothing else becomes known of its clients
+        return None if opened is None else EdgeModel(opened.weights)
     steps = [update.steps for update in updates if update.client in opened.clients]
     return EdgeModel(
         opened.weights,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,14 +48,26 @@ def epsilon(spent: Iterable[tuple[Mechanism, int]], delta: float) -> float:
     return _epsilon(used, delta) if used else 0.0
 
 
-def noise_for(limit: float, delta: float, count: int, sampling: float = 1.0) -> float:
+def noise_for(
+    limit: float,
+    delta: float,
+    count: int,
+    sampling: float = 1.0,
+    beside: Sequence[tuple[Mechanism, int]] = (),
+) -> float:
     """Return the least Gaussian noise multiplier with which `count` uses cost at most epsilon `limit`.
+
+    What was used `beside` them costs its part.
 
     >>> noise_for(8.0, 1e-5, 100)
     6.3768
     """
     low, high = 0.0, 0.5
-    while epsilon([(Mechanism(high, sampling=sampling), count)], delta) > limit:
+
+    def fits(noise: float) -> bool:
+        return epsilon([(Mechanism(noise, sampling=sampling), count), *beside], delta) <= limit
+
+    while not fits(high):
         low, high = high, 2 * high
         if high > LARGEST_NOISE:
             raise ConfigError(
@@ -64,8 +76,7 @@ def noise_for(limit: float, delta: float, count: int, sampling: float = 1.0) -> 
             )
     while high - low > TOLERANCE / 2:
         middle = (low + high) / 2
-        fits = epsilon([(Mechanism(middle, sampling=sampling), count)], delta) <= limit
-        low, high = (low, middle) if fits else (middle, high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
     return round(math.ceil(high / TOLERANCE) * TOLERANCE, 4)
 
 

@@ -73,6 +73,12 @@ class Release:
             return laplace_scale(self.epsilon, in_l1)
         return gaussian_sigma(self.epsilon, self.delta, in_l2)
 
+    @property
+    def multiplier(self) -> float:
+        """Return the scale of the noise over the sensitivity, as accountants have it."""
+        in_l1, in_l2 = SENSITIVITY[self.unit]
+        return self.scale / (in_l1 if self.noise == "laplace" else in_l2)
+
 
 def release_of(rules: HistogramRules, *, deployed: bool) -> Release | None:
     """Return how histograms are released, None if they stay exact.

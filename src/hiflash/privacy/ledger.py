@@ -1,9 +1,10 @@
 """The ledger of the privacy budget: what was spent, on what, by which client.
 
 An entry is a mechanism under a name, and the ledger counts how often each client was charged for it. Charges
-of one client compose; clients do not. Counts decide everything, in whole numbers, so the ledger does not
-depend on the order of charges, and 100,000 clients cost an addition. Only epsilons need the accountant, once
-for every different history.
+of one client compose; clients do not. Nor do charges of different units: an epsilon for a sample and one for
+a whole client are different promises, and stand side by side. Counts decide everything, in whole numbers, so
+the ledger does not depend on the order of charges, and 100,000 clients cost an addition. Only epsilons need
+the accountant, once for every different history.
 """
 
 from __future__ import annotations
@@ -46,25 +47,43 @@ class Budget:
 
 @dataclass(frozen=True)
 class Entry:
-    """A mechanism, and those who see what it releases."""
+    """A mechanism, those who see what it releases, and what it protects."""
 
     mechanism: Mechanism
     seen_by: tuple[str, ...] = EVERYBODY
+    unit: str = "client"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the entry as plain data."""
+        return {**asdict(self.mechanism), "seen_by": list(self.seen_by), "unit": self.unit}
 
 
 class PrivacyLedger:
-    """Counts charges by entry and client, and refuses one that would exceed the budget."""
+    """Counts charges by entry and client, and refuses one that would exceed the budget.
 
-    def __init__(self, budget: Budget, clients: int) -> None:
+    The budget is one of a `unit`; entries of other units do not touch it.
+    """
+
+    def __init__(self, budget: Budget, clients: int, unit: str = "client") -> None:
         self.budget = budget
+        self.unit = unit
         self.clients = clients
         self.entries: dict[str, Entry] = {}
         self.counts: dict[str, Ints] = {}
         self._limits: dict[tuple[str, tuple[tuple[str, int], ...]], int] = {}
 
-    def declare(self, name: str, mechanism: Mechanism, seen_by: tuple[str, ...] = EVERYBODY) -> None:
-        """Add an entry, unless it is there already; a name stands for one mechanism for ever."""
-        entry = Entry(mechanism, seen_by)
+    def declare(
+        self,
+        name: str,
+        mechanism: Mechanism,
+        seen_by: tuple[str, ...] = EVERYBODY,
+        unit: str | None = None,
+    ) -> None:
+        """Add an entry, unless it is there already; a name stands for one mechanism for ever.
+
+        It protects a `unit`, that of the budget by default.
+        """
+        entry = Entry(mechanism, seen_by, unit or self.unit)
         known = self.entries.setdefault(name, entry)
         if known != entry:
             raise ProtocolError(
@@ -89,7 +108,8 @@ class PrivacyLedger:
     def left(self, name: str, clients: Sequence[int] | Ints | None = None) -> Ints:
         """Return how often each client (or each of some) can still be charged for an entry."""
         chosen = np.arange(self.clients) if clients is None else np.asarray(clients, np.int64)
-        if self.budget.epsilon is None or MODELS not in self.entries[name].seen_by:
+        entry = self.entries[name]
+        if self.budget.epsilon is None or MODELS not in entry.seen_by or entry.unit != self.unit:
             return np.full(len(chosen), UNLIMITED, np.int64)
         others = [other for other in self._entries_for(MODELS) if other != name and self.counts[other].any()]
         if not others:
@@ -121,26 +141,22 @@ class PrivacyLedger:
             found = {viewer: self._epsilon_of(spent, viewer) for viewer in EVERYBODY}
             groups.append({"clients": size, "charges": spent, "epsilon": found})
         most = {viewer: max(group["epsilon"][viewer] for group in groups) for viewer in EVERYBODY}
+        others = sorted({entry.unit for entry in self.entries.values()} - {self.unit})
         return {
             "epsilon": most[MODELS],
             "epsilon_participation": most[PARTICIPATION],
             "delta": self.budget.delta,
             "budget": self.budget.epsilon,
             "charges": int(counts.sum()),
-            "entries": {
-                name: {**asdict(entry.mechanism), "seen_by": list(entry.seen_by)}
-                for name, entry in self.entries.items()
-            },
+            "entries": {name: entry.plain() for name, entry in self.entries.items()},
             "groups": groups,
+            "other_units": {unit: self._of_unit(unit, groups) for unit in others},
         }
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state, as plain data and arrays."""
         return {
-            "entries": {
-                name: {**asdict(entry.mechanism), "seen_by": list(entry.seen_by)}
-                for name, entry in self.entries.items()
-            },
+            "entries": {name: entry.plain() for name, entry in self.entries.items()},
             "counts": {name: counts.copy() for name, counts in self.counts.items()},
         }
 
@@ -148,7 +164,7 @@ class PrivacyLedger:
         """Go on from a snapshot; entries that were declared since must be the same."""
         for name, plain in state["entries"].items():
             mechanism = Mechanism(plain["noise"], plain["kind"], plain["sampling"])
-            self.declare(name, mechanism, tuple(plain["seen_by"]))
+            self.declare(name, mechanism, tuple(plain["seen_by"]), plain.get("unit"))  # older ones have none
         for name in self.entries:
             saved = state["counts"].get(name)
             counts = np.zeros(self.clients, np.int64) if saved is None else np.array(saved, np.int64)
@@ -170,11 +186,22 @@ class PrivacyLedger:
             raise BudgetError(self._refusal(name, int(poor[0])))
         self.counts[name][clients] += times
 
-    def _entries_for(self, viewer: str) -> list[str]:
-        return [name for name, entry in self.entries.items() if viewer in entry.seen_by]
+    def _entries_for(self, viewer: str, unit: str | None = None) -> list[str]:
+        wanted = unit or self.unit
+        return [
+            name for name, entry in self.entries.items() if viewer in entry.seen_by and entry.unit == wanted
+        ]
 
-    def _epsilon_of(self, spent: Mapping[str, int], viewer: str) -> float:
-        return self._epsilon(tuple((name, spent[name]) for name in self._entries_for(viewer)))
+    def _epsilon_of(self, spent: Mapping[str, int], viewer: str, unit: str | None = None) -> float:
+        return self._epsilon(tuple((name, spent[name]) for name in self._entries_for(viewer, unit)))
+
+    def _of_unit(self, unit: str, groups: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """Return the largest loss of any client in another unit."""
+        most = {
+            viewer: max(self._epsilon_of(group["charges"], viewer, unit) for group in groups)
+            for viewer in EVERYBODY
+        }
+        return {"epsilon": most[MODELS], "epsilon_participation": most[PARTICIPATION]}
 
     def _epsilon(self, history: tuple[tuple[str, int], ...]) -> float:
         return epsilon([(self.entries[name].mechanism, count) for name, count in history], self.budget.delta)

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hiflash.report.outcome import metric_of, show
+from hiflash.report.privacy import histogram_words
 
 __all__ = ["DeploymentView", "nodes_table", "status_lines"]
 
@@ -128,12 +129,15 @@ def _score(status: Mapping[str, Any]) -> str:
 
 
 def _privacy(spent: Mapping[str, Any]) -> str:
+    sent = histogram_words(spent)
+    if "epsilon" not in spent:
+        return f"privacy: {sent}"
     of = "" if spent["budget"] is None else f" of {spent['budget']:g}"
     able = sum(edge["able"] for edge in spent["edges"].values())
     return (
         f"privacy: epsilon {spent['epsilon']:.3g}{of} at delta {spent['delta']:g} "
         f"({spent['epsilon_participation']:.3g} for those who see who takes part), "
-        f"{able} of {len(spent['edges'])} edges can pay for more"
+        f"{able} of {len(spent['edges'])} edges can pay for more" + (f"; {sent}" if sent else "")
     )
 
 

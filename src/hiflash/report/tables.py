@@ -11,6 +11,7 @@ from hiflash.report.alerts import alerts_of
 from hiflash.report.grid import new_table
 from hiflash.report.methods import label
 from hiflash.report.outcome import best_of, final, mark, metric_of, show
+from hiflash.report.privacy import spent_words
 from hiflash.report.summary import Result
 from hiflash.report.units import count, duration, size
 
@@ -60,7 +61,7 @@ def run_table(result: Result) -> Table:
         f"applied {_range(result['applied_per_edge'])}",
         "latency": f"response {count(result['response_latency_ms'])} ms, "
         f"waiting {count(result['waiting_ms'])} ms",
-        "privacy": _privacy(result.get("privacy") or {}),
+        "privacy": spent_words(result.get("privacy") or {}),
         "labels": "" if divergence is None else f"total JS divergence of the edges {divergence:.3f}",
         "stopped": result["stop_reason"],
         "digest": result["digest"][:12],
@@ -70,18 +71,6 @@ def run_table(result: Result) -> Table:
             # As Text, because rich would read brackets in a reason as markup.
             table.add_row(name, Text(value))
     return table
-
-
-def _privacy(spent: Mapping[str, Any]) -> str:
-    """Return what was spent of a privacy budget, in words; empty without one."""
-    if not spent:
-        return ""
-    of = "" if spent["budget"] is None else f" of {spent['budget']:g}"
-    words = f"epsilon {spent['epsilon']:.3f}{of} at delta {spent['delta']:g} for a {spent['unit']}"
-    if spent["epsilon_participation"] != spent["epsilon"]:
-        words += f", {spent['epsilon_participation']:.3f} for those who see who takes part"
-    words += f"; noise {spent['noise']:g}, clip {spent['clip']:g}"
-    return "; ".join([words, *(f"not covered: {note}" for note in spent["not_covered"])])
 
 
 def _others(result: Result) -> str:

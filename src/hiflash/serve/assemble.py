@@ -53,6 +53,7 @@ from hiflash.sim.outcome import edges_of, goals_of
 from hiflash.sim.plan_privacy import plan_of
 from hiflash.sim.private import PrivacyPlan
 from hiflash.sim.record import Record
+from hiflash.sim.sent_histograms import sent_histograms
 
 __all__ = ["Deployment", "deploy"]
 
@@ -109,7 +110,9 @@ class Deployment:
     @cached_property
     def plan(self) -> PrivacyPlan | None:
         """Return what the federation does for privacy, None for nothing."""
-        return plan_of(self.config, self.federation.population, self.federation.start.spec.size)
+        return plan_of(
+            self.config, self.federation.population, self.federation.start.spec.size, deployed=True
+        )
 
     @property
     def declared(self) -> dict[int, int]:
@@ -153,6 +156,7 @@ class Deployment:
             most_examples=None if declared else max(examples.values()),
             most_rounds=max(config.edge.edge_rounds),
             plan=self.plan,
+            histograms=sent_histograms(config, len(population.examples), deployed=True),
             most_steps=workload_of(config, max(declared.values(), default=most)).steps,
         )
         live.opening = edges_of(federation, live)

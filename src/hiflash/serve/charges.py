@@ -13,8 +13,9 @@ from hiflash.core.state import record
 from hiflash.errors import ConfigError, ProtocolError, RunError
 from hiflash.messages import ClientUpdate, Weights
 from hiflash.privacy.accounting import Mechanism
-from hiflash.privacy.ledger import PrivacyLedger
+from hiflash.privacy.ledger import Entry, PrivacyLedger
 from hiflash.privacy.randomness import Randomness, SystemRandomness
+from hiflash.privacy.sums.noised import NoisedSum
 from hiflash.serve.wire import Malformed
 from hiflash.sim.private import PrivacyPlan
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
@@ -48,8 +49,8 @@ class EdgeCharges:
         self.edge: Edge | None = None
         if path.exists():
             self.ledger.restore(_apart(load_checkpoint(path), self.ledger))
-        else:
-            save_checkpoint(path, self.ledger.snapshot())
+            plan.charge_histograms(self.ledger)  # an earlier run may have been without
+        save_checkpoint(path, self.ledger.snapshot())
 
     @property
     def privacy(self) -> EdgePrivacy:
@@ -60,20 +61,36 @@ class EdgeCharges:
         self, updates: Sequence[ClientUpdate], needed: int, base: Weights
     ) -> tuple[Weights, Sequence[int]] | None:
         """Charge a round and open its sum; None if too few clients have answered."""
-        edge = self.edge
-        if edge is None or edge.grant is None or len(updates) < needed:
+        if self.plan.where == "clients":
+            raise ProtocolError("models of single clients came to an edge that opens secure sums only")
+        if len(updates) < needed:
             return None
         joined = sorted(update.client for update in updates)
-        self._charge(edge.able(edge.grant.lease_id, edge.index), joined)
+        self.charge(joined)
         models = {update.client: update.weights for update in updates}
-        divisor = self.sums.divisors[self.number]
-        return self.sums.sum.combine(models, base, divisor, len(edge.expected)), joined
+        return self.sums.sum.combine(models, base, self.divisor), joined
+
+    @property
+    def divisor(self) -> float:
+        """Return the fixed divisor of this edge's sums."""
+        return self.sums.divisors[self.number]
+
+    def applied(self, summed: NoisedSum, base: Weights) -> Weights:
+        """Return the model that an opened secure sum leads to from `base`."""
+        return summed.applied(base, self.divisor)
+
+    def charge(self, joined: Sequence[int]) -> None:
+        """Charge the round under way for the clients in its sum, which may be opened afterwards."""
+        edge = self.edge
+        if edge is None or edge.grant is None:
+            raise ProtocolError(f"edge {self.number} has no round to charge for")
+        self._charge(edge.able(edge.grant.lease_id, edge.index), joined)
 
     def body(self, cluster: Iterable[int]) -> bytes:
-        """Return what the cloud is told: the counts of every client, and whether one of them can pay."""
+        """Return what the cloud is told: the counts of every client, and whether enough can pay."""
         clients = sorted(cluster)
         counts = {name: self.ledger.counts[name][clients].tolist() for name in self.plan.entries}
-        able = any(left > 0 for left in self.plan.left(self.ledger, clients))
+        able = self.plan.can_go_on(self.ledger, clients)
         return json.dumps({"clients": clients, "counts": counts, "able": able}).encode()
 
     def _charge(self, members: Sequence[int], joined: Sequence[int]) -> None:
@@ -90,7 +107,7 @@ class EdgeCharges:
 @record
 @dataclass(frozen=True, slots=True)
 class Charges:
-    """What an edge has told of its ledger: counts by entry and client, and whether a client can still pay."""
+    """What an edge has told of its ledger: counts by entry and client, and whether enough can still pay."""
 
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     able: bool = True
@@ -148,9 +165,12 @@ def _apart(state: dict[str, Any], ledger: PrivacyLedger) -> dict[str, Any]:
     names = {}
     for name, plain in state["entries"].items():
         mechanism = Mechanism(plain["noise"], plain["kind"], plain["sampling"])
-        known = ledger.entries.get(name)
-        same = known is None or (known.mechanism, list(known.seen_by)) == (mechanism, plain["seen_by"])
-        names[name] = name if same else f"{name} (noise {mechanism.noise:g}, rate {mechanism.sampling:g})"
+        entry = Entry(mechanism, tuple(plain["seen_by"]), plain.get("unit", ledger.unit))
+        names[name] = (
+            name
+            if ledger.entries.get(name, entry) == entry
+            else f"{name} (noise {mechanism.noise:g}, rate {mechanism.sampling:g})"
+        )
     return {
         kind: {names[name]: value for name, value in state[kind].items()} for kind in ("entries", "counts")
     }

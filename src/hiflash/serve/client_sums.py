@@ -25,6 +25,7 @@ from hiflash.privacy.sums.messages import (
     Unmask,
     threshold,
 )
+from hiflash.privacy.sums.noised import Noised
 from hiflash.privacy.sums.signing import Signer, Verifier
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import Caller
@@ -37,19 +38,25 @@ from hiflash.weights import finite
 __all__ = ["ClientSums", "Trained", "decline", "take_part"]
 
 POLL_S = 15.0
+DRAWING = 500  # masks that take as long to make as the noise does
 
 Kind = TypeVar("Kind", Roster, Boxes, Survivors, Unmask)
 
 
 @dataclass
 class ClientSums:
-    """What a client needs for secure sums: who it is, who the others are, and where its keys come from."""
+    """What a client needs for secure sums: who it is, who the others are, and where its keys come from.
+
+    `noise` is the deviation of the noise in a private sum, in clips; a client knows it from its configuration
+    and not from its edge.
+    """
 
     federation: str
     bound: float
     signer: Signer
     verifier: Verifier
     randomness: Randomness
+    noise: float = 0.0
     clients: int = 0  # of the last sum
     _ready: Keys | None = field(default=None, repr=False)
 
@@ -134,14 +141,15 @@ async def take_part(
     try:
         machine = _machine(sums, told, node, wire.size)
         terms = machine.terms
-        small, large = len(terms.clients) ** 2 * 1000, terms.words * len(terms.clients)
+        small = len(terms.clients) ** 2 * 1000
+        large = terms.words * (len(terms.clients) + (DRAWING if sums.noise else 0))
         roster = _expect(Roster, await calls.answer(machine.advertise()))
         shares = await compute(lambda: machine.share(roster), small)
         machine.receive(_expect(Boxes, await calls.answer(shares)))
         trained = await work()
         if trained is None:
             return calls.finished
-        vector = await compute(lambda: _masked(machine, trained), large)
+        vector = await compute(lambda: _masked(sums, machine, trained), large)
         asked = await calls.answer(vector, trained.compute_s)
         if isinstance(asked, Survivors):  # somebody was lost
             asked = await calls.answer(machine.agree(asked))
@@ -161,17 +169,21 @@ async def decline(edge: Caller, patience: Patience, node: int, told: pb.Task, re
 
 
 def _machine(sums: ClientSums, told: pb.Task, node: int, size: int) -> SumClient:
-    terms = read_terms(told, sums.federation, size)
+    terms = read_terms(told, sums.federation, size, sums.noise)
     if terms.bound != sums.bound:
         raise Refused(f"its bound is {terms.bound:g}, and the configuration's {sums.bound:g}")
     terms.check()
     return SumClient(terms, node, sums.signer, sums.verifier, sums.keys(len(terms.clients)))
 
 
-def _masked(machine: SumClient, trained: Trained) -> Masked:
+def _masked(sums: ClientSums, machine: SumClient, trained: Trained) -> Masked:
+    terms = machine.terms
+    if terms.noise:
+        stream = sums.randomness.stream("client noise", terms.lease_id, terms.round, machine.client)
+        return machine.mask(Noised.of(terms).encode(trained.model, trained.base, stream))
     if not finite(trained.model):
         raise ValueError("its model is not finite")
-    form = FixedPoint.of(machine.terms)
+    form = FixedPoint.of(terms)
     change = trained.model.astype(np.float64) - trained.base
     return machine.mask(form.encode(change, trained.examples))
 

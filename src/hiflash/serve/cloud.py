@@ -133,7 +133,7 @@ class CloudService(Service):
             "nodes": [self._node(node, now) for node in range(len(live.clusters))],
             "refused_calls": dict(self.refused),
             "journal_rows": self.kernel.number,
-            **({} if live.plan is None else {"privacy": live.privacy_status()}),
+            **({"privacy": privacy} if (privacy := live.privacy_status()) else {}),
         }
 
     def _node(self, node: int, now: float) -> dict[str, Any]:

@@ -153,9 +153,9 @@ class Cluster(Service):
     async def _hold_sum(self, sums: EdgeSums, edge: Edge, now_open: _OpenRound) -> Closed:
         """Hold a round that ends in a secure sum."""
         opened, started, expected = now_open.opened, self.now(), edge.expected
-        most = {client: edge.workloads[client].examples for client in expected}
-        terms = sum_terms(opened, sums.federation, self.wire.size, sums.bound, most)
-        summing = OpenSum(terms, sums.verifier, opened.deadline - opened.now, edge.needed, self.tell)
+        most = {client: 1 if sums.noise else edge.workloads[client].examples for client in expected}
+        terms = sum_terms(opened, sums.federation, self.wire.size, sums.bound, most, sums.noise)
+        summing = OpenSum(terms, sums, opened.deadline - opened.now, edge.needed, self.tell)
         summing.start(started)
         now_open.summing = summing
         self.tell()
@@ -166,6 +166,8 @@ class Cluster(Service):
             await self._advance(summing)
         self._round = None
         self.tell()
+        if summing.failed is not None:
+            raise summing.failed
         summed, measured = sum_outcome(summing, opened, started, self.now(), edge.steps(expected))
         effects = edge.handle(summed)
         self.tasks.closed(opened.lease_id, opened.index, edge.counted)

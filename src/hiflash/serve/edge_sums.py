@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
-from hiflash.messages import Promise, Report, Round
+from hiflash.messages import Promise, Report, Round, Weights
 from hiflash.privacy.sums.edge import (
     Abandoned,
     Ask,
@@ -21,11 +21,14 @@ from hiflash.privacy.sums.edge import (
     SumEvent,
     TimeUp,
 )
+from hiflash.privacy.sums.fixed_point import Summed
 from hiflash.privacy.sums.messages import PHASES, Request, Terms
+from hiflash.privacy.sums.noised import NoisedSum
 from hiflash.privacy.sums.signing import Verifier
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.beside import beside
 from hiflash.serve.calls import CallError
+from hiflash.serve.charges import EdgeCharges
 from hiflash.serve.sum_wire import phase_of, read_answer, request_of
 from hiflash.serve.wire import Measured
 from hiflash.weights import finite
@@ -40,26 +43,53 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class EdgeSums:
-    """What an edge needs for secure sums: its federation's name, the bound of a change, and who signs."""
+    """What an edge needs for secure sums: its federation's name, the bound of a change, and who signs.
+
+    With `charges` sums are private: the bound is that of a change's norm, and a sum is charged before it is
+    opened.
+    """
 
     federation: str
     bound: float
     verifier: Verifier
+    charges: EdgeCharges | None = None
+
+    @property
+    def noise(self) -> float:
+        """Return the deviation of the noise in a sum, in clips; 0 without any."""
+        return 0.0 if self.charges is None else self.charges.plan.noise
+
+    def charge(self, clients: Sequence[int]) -> None:
+        """Charge the clients of a sum that is about to be opened, if anybody counts."""
+        if self.charges is not None:
+            self.charges.charge(clients)
+
+    def applied(self, summed: Summed | NoisedSum, base: Weights) -> Weights:
+        """Return the model that a sum leads to from `base`."""
+        if isinstance(summed, Summed):
+            return summed.applied(base)
+        if self.charges is None:
+            raise TypeError("a private sum needs a ledger")
+        return self.charges.applied(summed, base)
 
 
 class OpenSum:
-    """A sum under way. `outcome` is set when it is over, and `tell` wakes everybody who waits for news."""
+    """A sum under way. `outcome` is set when it is over, and `tell` wakes everybody who waits for news.
+
+    If a private sum cannot be charged, it is abandoned, and `failed` says why.
+    """
 
     def __init__(
-        self, terms: Terms, verifier: Verifier, deadline_s: float, quorum: int, tell: Callable[[], None]
+        self, terms: Terms, sums: EdgeSums, deadline_s: float, quorum: int, tell: Callable[[], None]
     ) -> None:
-        self.terms = terms
-        self.machine = SumEdge(terms, verifier, deadline_s, quorum)
+        self.terms, self.sums = terms, sums
+        self.machine = SumEdge(terms, sums.verifier, deadline_s, quorum)
         self.tell = tell
         self.requests: dict[int, Request] = {}
         self.phase = 0  # the place of the present phase in `PHASES`
         self.deadline = 0.0
         self.outcome: Opened | Abandoned | None = None
+        self.failed: Exception | None = None
         self.masked_s: dict[int, tuple[float, float]] = {}  # when masked vectors came, and their computing
         self._busy = asyncio.Lock()
 
@@ -115,6 +145,8 @@ class OpenSum:
         for effect in effects:
             match effect:
                 case Ask():
+                    if effect.phase == "unmask" and not self._charged():
+                        continue
                     self.phase, self.requests = PHASES.index(effect.phase), effect.requests
                     self.deadline = effect.deadline
                     self.tell()
@@ -128,6 +160,17 @@ class OpenSum:
                 case _:
                     assert_never(effect)
         return refused
+
+    def _charged(self) -> bool:
+        """Charge the clients in the sum: from here on they may tell the edge what opens it."""
+        try:
+            self.sums.charge(self.machine.survivors)
+        except Exception as error:  # a full disk: whoever holds the round must know of it
+            self.failed, self.requests = error, {}
+            self.outcome = Abandoned("unmask", "the privacy ledger could not be charged")
+            self.tell()
+            return False
+        return True
 
 
 def sum_outcome(
@@ -144,7 +187,9 @@ def sum_outcome(
     model, examples, clipped = None, 0, 0
     if isinstance(summing.outcome, Opened) and not isinstance(opened.model, Promise):
         summed, clients = summing.outcome.summed, summing.outcome.clients
-        model, examples, clipped = summed.applied(opened.model), summed.examples, summed.clipped
+        model = summing.sums.applied(summed, opened.model)
+        if isinstance(summed, Summed):
+            examples, clipped = summed.examples, summed.clipped
         if not finite(model):
             model, clients, examples = None, (), 0
     report = Report(opened.lease_id, opened.index, clients, model, compute_s, send_s, now, examples)

@@ -34,6 +34,7 @@ from hiflash.serve.models import CloudModels
 from hiflash.serve.wire import Malformed, Measured, Wire
 from hiflash.sim.private import PrivacyPlan
 from hiflash.sim.record import Record
+from hiflash.sim.sent_histograms import SentHistograms
 from hiflash.weights import digest
 
 __all__ = ["CLOUD", "Finished", "LiveCloud", "Scale", "Wanted"]
@@ -98,6 +99,7 @@ class LiveCloud(Stateful):
         most_rounds: int = 1,
         most_steps: int = 2**31,
         plan: PrivacyPlan | None = None,
+        histograms: SentHistograms | None = None,
     ) -> None:
         self.cloud = cloud
         self.books = books
@@ -110,7 +112,7 @@ class LiveCloud(Stateful):
         self.opening = opening or {}
         self.most_examples = most_examples
         self.most_rounds, self.most_steps = most_rounds, most_steps
-        self.plan = plan
+        self.plan, self.histograms = plan, histograms
         self.charges: dict[int, Charges] = {}  # what edges have told of their privacy ledgers
         self.timer = SlotTimer(None)  # a deployed cloud answers on arrival
         self.run = ""  # the name of this run, drawn when its journal begins
@@ -196,13 +198,20 @@ class LiveCloud(Stateful):
         }
 
     def spent(self) -> dict[str, Any]:
-        """Return the privacy ledger, as edges have told theirs; empty without one."""
-        return {} if self.plan is None else self.plan.report(total(self.plan, self.charges.values()))
+        """Return the privacy ledger, as edges have told theirs, and the histograms that clients have sent."""
+        plan = self.plan
+        return {
+            **({} if plan is None else plan.report(total(plan, self.charges.values()))),
+            **({} if self.histograms is None else {"histograms": self.histograms.report()}),
+        }
 
     def privacy_status(self) -> dict[str, Any]:
-        """Return the privacy ledger in a few numbers, and the charges of every edge."""
+        """Return the privacy ledger in a few numbers, and the charges of every edge; empty without one."""
         report = self.spent()
-        names = ("unit", "noise", "epsilon", "epsilon_participation", "delta", "budget", "charges")
+        if self.plan is None:
+            return report
+        names = ["unit", "noise", "epsilon", "epsilon_participation", "delta", "budget", "charges"]
+        names += [name for name in ("other_units", "histograms") if report.get(name)]
         edges = {}
         for edge, told in sorted(self.charges.items()):
             most = {name: max(counts.values(), default=0) for name, counts in told.counts.items()}

@@ -107,7 +107,7 @@ async def run_edge(
     most = deployment.wire.most_bytes
     charges = open_charges(deployment.plan, number, folder)
     cloud = place.channels.to(place.cloud, "cloud", 0, most)
-    sums = edge_sums(deployment, place.channels)
+    sums = edge_sums(deployment, place.channels, charges)
     agent = deployment.edge(number, cloud, charges=charges, sums=sums)
     server, port = await start_server(
         agent.cluster, place.listen, place.channels.credentials, most, denied=place.channels.denied

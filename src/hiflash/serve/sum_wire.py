@@ -49,12 +49,12 @@ def terms_of(terms: Terms) -> pb.SumTerms:
     )
 
 
-def read_terms(told: pb.Task, federation: str, size: int) -> Terms:
-    """Return the terms of the sum that a task ends in."""
+def read_terms(told: pb.Task, federation: str, size: int, noise: float = 0.0) -> Terms:
+    """Return the terms of the sum that a task ends in; the noise is what the client itself knows."""
     given = told.sum
     clients = tuple(given.clients)
     place = (given.edge, told.lease_id, told.round)
-    return Terms(federation, *place, clients, size, given.bound, given.most_examples)
+    return Terms(federation, *place, clients, size, given.bound, given.most_examples, noise)
 
 
 def answer_of(answer: Answer, place: tuple[int, int], wait_s: float, compute_s: float = 0.0) -> pb.Sum:
@@ -143,11 +143,13 @@ def read_request(told: pb.SumTold) -> Roster | Boxes | Survivors | Unmask:
     assert_never(phase)
 
 
-def sum_terms(opened: Round, federation: str, size: int, bound: float, examples: Mapping[int, int]) -> Terms:
+def sum_terms(
+    opened: Round, federation: str, size: int, bound: float, examples: Mapping[int, int], noise: float = 0.0
+) -> Terms:
     """Return the terms of a round's sum; `examples` are the most samples of each client."""
     clients = tuple(each.client for each in opened.work)
     most = sum(examples[client] for client in clients)
-    return Terms(federation, opened.edge, opened.lease_id, opened.index, clients, size, bound, most)
+    return Terms(federation, opened.edge, opened.lease_id, opened.index, clients, size, bound, most, noise)
 
 
 def _advert(advert: Advertise) -> pb.Advert:

@@ -36,6 +36,7 @@ from hiflash.sim.phases import Phases
 from hiflash.sim.plan_privacy import plan_of
 from hiflash.sim.population import Population
 from hiflash.sim.private import Spending
+from hiflash.sim.sent_histograms import sent_histograms
 from hiflash.sim.simulator import Simulator
 from hiflash.sim.training import NoTraining, RealTraining, StandIn
 from hiflash.sim.world import World
@@ -125,6 +126,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         recall=materials.recall,
         log=log,
         spending=spending,
+        histograms=sent_histograms(config, len(population.examples), deployed=False),
         mobility=_mobility(config, population, edges, world, log) if _mobile(config, population) else None,
     )
 

@@ -20,9 +20,9 @@ from hiflash.core.metrics import Metric, find_metric
 from hiflash.data import Dataset, Partition, training_part
 from hiflash.data.arrays import as_answers, as_samples
 from hiflash.errors import ConfigError, DataError
-from hiflash.execute.executor import PrivateRounds, RoundRules
+from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
-from hiflash.execute.secure import SecureRules, require_packages
+from hiflash.execute.secure import PrivateRounds, SecureRules, require_packages
 from hiflash.messages import Weights
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.plugins import import_function
@@ -384,7 +384,7 @@ def _round_rules(
     secure = None
     if config.edge.secure != "off":
         require_packages()
-        secure = SecureRules(config.edge.secure_bound, config.seed)
+        secure, private = SecureRules(config.edge.secure_bound, config.seed, private), None
     return RoundRules(rule, _attack(config), local, algorithm, counter, trained, private, secure)
 
 

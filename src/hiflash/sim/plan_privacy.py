@@ -6,21 +6,25 @@ import math
 from collections.abc import Sequence
 
 from hiflash.config import Config
+from hiflash.core.association.parts import BY_LABELS
 from hiflash.core.edge import taking_part
 from hiflash.errors import ConfigError
-from hiflash.privacy.accounting import epsilon, noise_for
+from hiflash.privacy.accounting import Mechanism, epsilon, noise_for
 from hiflash.privacy.ledger import Budget
-from hiflash.privacy.mechanism import distributed_noise
+from hiflash.privacy.sums.messages import MOST_CLIENTS
+from hiflash.privacy.sums.noised import spread_noise
+from hiflash.sim.machines import least_clients
 from hiflash.sim.population import Population
 from hiflash.sim.private import PrivacyPlan
 from hiflash.sim.resources import local_steps
+from hiflash.sim.sent_histograms import SentHistograms, sent_histograms
 
 __all__ = ["plan_of", "planned_rounds"]
 
-BY_LABELS = ("heterogeneity", "data", "edge-iid", "edge-noniid")
 
-
-def plan_of(config: Config, population: Population, size: int) -> PrivacyPlan | None:
+def plan_of(
+    config: Config, population: Population, size: int, *, deployed: bool = False
+) -> PrivacyPlan | None:
     """Return the plan of a run with models of this size, None without differential privacy."""
     dp = config.dp
     if dp.unit == "off":
@@ -31,11 +35,16 @@ def plan_of(config: Config, population: Population, size: int) -> PrivacyPlan | 
     at_cloud = dp.unit == "client" and config.federation.flat and config.cloud.schedule == "sync"
     probability = _probability(config)
     rates = [min(1.0, config.client.batch / count) for count in examples] if dp.unit == "sample" else []
-    noise = dp.noise if dp.noise != "auto" else _calibrated(config, rounds or 1, probability, rates, steps)
+    sent = sent_histograms(config, len(examples), deployed=deployed)
+    beside = [(sent.mechanism, 1)] if sent is not None and sent.release.unit == dp.unit else []
+    _check_histograms(config, beside)
+    noise = dp.noise
+    if noise == "auto":
+        noise = _calibrated(config, rounds or 1, probability, rates, steps, beside)
     charged, divisors = noise, _divisors(config, population)
     if dp.where == "clients":
-        largest = max(len(cluster) for cluster in population.clusters)
-        charged = distributed_noise(noise, largest, size)
+        # Not the largest cluster: clients may move into it.
+        charged = spread_noise(noise, min(len(examples), MOST_CLIENTS), size)
     plan = PrivacyPlan(
         unit=dp.unit,
         clip=dp.clip,
@@ -51,9 +60,11 @@ def plan_of(config: Config, population: Population, size: int) -> PrivacyPlan | 
         cloud_divisor=float(config.cloud.participants if dp.clients == "auto" else dp.clients),
         rates=tuple(rates),
         steps=tuple(steps) if rates else (),
-        notes=_notes(config),
+        notes=_notes(config, sent),
+        histograms=sent,
+        least=least_clients(config),
     )
-    _check_first_round(plan)
+    _check_first_round(plan, beside)
     return plan
 
 
@@ -108,39 +119,57 @@ def _divisors(config: Config, population: Population) -> tuple[float, ...]:
 
 
 def _calibrated(
-    config: Config, rounds: int, probability: float, rates: Sequence[float], steps: Sequence[int]
+    config: Config,
+    rounds: int,
+    probability: float,
+    rates: Sequence[float],
+    steps: Sequence[int],
+    beside: Sequence[tuple[Mechanism, int]],
 ) -> float:
     dp = config.dp
     if dp.epsilon == "none":
         raise ConfigError('dp.noise = "auto" needs dp.epsilon')
     if not rates:
-        return noise_for(dp.epsilon, dp.delta, rounds, probability)
+        return noise_for(dp.epsilon, dp.delta, rounds, probability, beside)
     tasks = set(zip(rates, steps, strict=True))
-    return max(noise_for(dp.epsilon, dp.delta, rounds * count, rate) for rate, count in tasks)
+    return max(noise_for(dp.epsilon, dp.delta, rounds * count, rate, beside) for rate, count in tasks)
 
 
-def _check_first_round(plan: PrivacyPlan) -> None:
+def _check_histograms(config: Config, beside: Sequence[tuple[Mechanism, int]]) -> None:
+    """Raise if the histogram that a client has sent costs its whole budget."""
+    dp, cost = config.dp, epsilon(beside, config.dp.delta)
+    if dp.epsilon != "none" and cost >= dp.epsilon:
+        raise ConfigError(
+            f"dp.epsilon = {dp.epsilon:g} is used up by the label histogram of a client, which costs epsilon "
+            f'{cost:.4g} at delta {dp.delta:g} (privacy.unit = "{dp.unit}"); lower privacy.epsilon, or raise '
+            "dp.epsilon"
+        )
+
+
+def _check_first_round(plan: PrivacyPlan, beside: Sequence[tuple[Mechanism, int]]) -> None:
     """Raise if no client can pay for a single round."""
     if plan.budget.epsilon is None or any(plan.left(plan.ledger(), range(plan.clients))):
         return
     mechanism, _ = next(iter(plan.entries.values()))
     times = min(plan.steps, default=1)
-    cost = epsilon([(mechanism, times)], plan.budget.delta)
-    needed = noise_for(plan.budget.epsilon, plan.budget.delta, times, mechanism.sampling)
+    cost = epsilon([(mechanism, times), *beside], plan.budget.delta)
+    needed = noise_for(plan.budget.epsilon, plan.budget.delta, times, mechanism.sampling, beside)
+    it = "it and the label histogram cost" if beside else "it costs"
     raise ConfigError(
         f"dp.epsilon = {plan.budget.epsilon:g} does not pay for one edge round: at dp.noise = "
-        f"{plan.noise:g} it costs epsilon {cost:.4g} at delta {plan.budget.delta:g}. One round needs "
+        f"{plan.noise:g} {it} epsilon {cost:.4g} at delta {plan.budget.delta:g}. One round needs "
         f"dp.noise >= {needed:g}; raise dp.epsilon or dp.noise, or leave dp.noise out to have it calibrated"
     )
 
 
-def _notes(config: Config) -> tuple[str, ...]:
+def _notes(config: Config, sent: SentHistograms | None) -> tuple[str, ...]:
     """Return what the noise of a run does not cover."""
     notes = []
-    if not config.federation.flat and config.federation.association in BY_LABELS:
-        notes.append(
-            f'federation.association = "{config.federation.association}" read label counts of clients'
-        )
+    if sent is None and not config.federation.flat and config.federation.association in BY_LABELS:
+        read = "label counts of clients"
+        if config.privacy.histograms == "group":
+            read = f"label counts of groups of {config.privacy.group} clients"
+        notes.append(f'federation.association = "{config.federation.association}" read {read}')
     if config.cloud.schedule == "sync" and config.cloud.selection == "tiers":
         notes.append('cloud.selection = "tiers" read label counts of clients')
     return tuple(notes)

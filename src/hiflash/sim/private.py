@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from hiflash.core.edge import EdgePrivacy
-from hiflash.execute.executor import PrivateRounds
+from hiflash.execute.secure import PrivateRounds
 from hiflash.messages import Weights
 from hiflash.privacy.accounting import Mechanism
 from hiflash.privacy.ledger import EVERYBODY, MODELS, PARTICIPATION, Budget, PrivacyLedger
 from hiflash.privacy.mechanism import PrivateSum
 from hiflash.privacy.randomness import Randomness, SeededRandomness
+from hiflash.sim.sent_histograms import HISTOGRAM, SentHistograms
 
 __all__ = ["PrivacyPlan", "Spending", "joining"]
 
@@ -30,6 +31,7 @@ class PrivacyPlan:
     `sampling`. `divisors` has the fixed divisor of every edge. With `at_cloud` the cloud adds up the clients
     of a flat synchronous method itself, and divides by `cloud_divisor`. `rates` and `steps` are the sampling
     rates and local steps of clients, for the privacy of samples. `notes` name what the noise does not cover.
+    A round needs `least` clients that can pay for it. `histograms` are what clients have sent before the run.
     """
 
     unit: str
@@ -39,7 +41,7 @@ class PrivacyPlan:
     budget: Budget
     clients: int
     sampling: float
-    where: Any
+    where: Literal["edge", "clients"]
     divisors: tuple[float, ...]
     at_cloud: bool
     rounds: int | None
@@ -47,10 +49,12 @@ class PrivacyPlan:
     rates: tuple[float, ...] = ()
     steps: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    least: int = 1
+    histograms: SentHistograms | None = None
 
     @cached_property
     def entries(self) -> dict[str, tuple[Mechanism, tuple[str, ...]]]:
-        """Return what a client can be charged for: mechanisms, and those who see them."""
+        """Return what a client can be charged for in a round: mechanisms, and those who see them."""
         if self.unit == "sample":
             return {
                 _step_at(rate): (Mechanism(self.charged, sampling=rate), EVERYBODY)
@@ -63,11 +67,19 @@ class PrivacyPlan:
         return {SAMPLED_ROUND: (sampled, (MODELS,)), ROUND: (alone, (PARTICIPATION,))}
 
     def ledger(self) -> PrivacyLedger:
-        """Return the ledger of a run at its start."""
-        made = PrivacyLedger(self.budget, self.clients)
+        """Return the ledger of a run at its start, with the histograms that were sent before."""
+        made = PrivacyLedger(self.budget, self.clients, self.unit)
         for name, (mechanism, seen_by) in self.entries.items():
             made.declare(name, mechanism, seen_by)
+        if self.histograms is not None:
+            made.declare(HISTOGRAM, self.histograms.mechanism, unit=self.histograms.release.unit)
+            self.charge_histograms(made)
         return made
+
+    def charge_histograms(self, ledger: PrivacyLedger) -> None:
+        """Charge clients for the histogram that they have sent, unless they were charged for it before."""
+        if self.histograms is not None:
+            ledger.charge({HISTOGRAM: np.flatnonzero(ledger.counts[HISTOGRAM] == 0).tolist()})
 
     def charge(self, ledger: PrivacyLedger, members: Sequence[int], joined: Sequence[int]) -> None:
         """Charge a round: `members` could have joined it, `joined` are in its sum."""
@@ -91,6 +103,10 @@ class PrivacyPlan:
             left.append(int(ledger.left(name, [client])[0]) // steps)
         return left
 
+    def can_go_on(self, ledger: PrivacyLedger, cluster: Sequence[int]) -> bool:
+        """Return whether enough clients of a cluster can pay for another edge round."""
+        return sum(left > 0 for left in self.left(ledger, cluster)) >= self.least
+
     def edge(self, number: int, ledger: PrivacyLedger, randomness: Randomness) -> EdgePrivacy:
         """Return what an edge heeds."""
         if self.unit == "sample":
@@ -106,7 +122,7 @@ class PrivacyPlan:
         if self.unit == "sample":
             return None
         noise = 0.0 if self.at_cloud else self.noise
-        return PrivateRounds(PrivateSum(self.clip, noise, randomness, self.where), self.divisors)
+        return PrivateRounds(PrivateSum(self.clip, noise, randomness), self.divisors)
 
     def cloud_sum(
         self, randomness: Randomness
@@ -117,7 +133,7 @@ class PrivacyPlan:
         private, divisor = PrivateSum(self.clip, self.noise, randomness), self.cloud_divisor
 
         def combine(models: Mapping[int, Weights], base: Weights, index: int) -> Weights:
-            return private.combine(models, base, divisor, len(models), "cloud", index)
+            return private.combine(models, base, divisor, "cloud", index)
 
         return combine
 
@@ -150,8 +166,8 @@ class Spending:
 
     @property
     def nobody_left(self) -> bool:
-        """Return whether no client can pay for another round."""
-        return not self.able
+        """Return whether too few clients can pay for another round."""
+        return self.able < self.plan.least
 
     def left(self, clients: Sequence[int]) -> Sequence[int]:
         """Return how many more rounds each of some clients can pay for."""
@@ -159,7 +175,7 @@ class Spending:
 
     def used(self) -> float:
         """Return the mean share of the budget that clients have used, below 1 while one can pay."""
-        return min(0.999, self.rounds / max(1, self.total)) if self.able else 1.0
+        return 1.0 if self.nobody_left else min(0.999, self.rounds / max(1, self.total))
 
     def charge(self, members: Sequence[int], joined: Sequence[int]) -> None:
         """Charge a round whose sum is opened."""
@@ -180,6 +196,7 @@ class Spending:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
         self.ledger.restore(state["ledger"])
+        self.plan.charge_histograms(self.ledger)  # older ones have none
         self._count_able()
         self.rounds = state["rounds"]
 

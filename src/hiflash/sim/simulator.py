@@ -47,6 +47,7 @@ from hiflash.sim.events import Log, Recall, RoundEnd, SimulatorEvent
 from hiflash.sim.ledger import Ledger
 from hiflash.sim.mobility import Change, Mobility
 from hiflash.sim.private import Spending
+from hiflash.sim.sent_histograms import SentHistograms
 from hiflash.sim.training import Finished, NoTraining
 from hiflash.sim.world import Timeline, World
 
@@ -76,6 +77,7 @@ class Simulator(Stateful):
         recall: Recall | None = None,
         mobility: Mobility | None = None,
         spending: Spending | None = None,
+        histograms: SentHistograms | None = None,
     ) -> None:
         self.cloud = cloud
         self.edges = list(edges)
@@ -88,7 +90,7 @@ class Simulator(Stateful):
         self.recall = recall
         self.log = log
         self.mobility = mobility
-        self.spending = spending
+        self.spending, self.histograms = spending, histograms
         # Here and not in `start`: readers of `clusters` must not see absent clients before the start either.
         self._opening = [] if mobility is None else mobility.start()
         self.now = 0.0
@@ -161,8 +163,11 @@ class Simulator(Stateful):
         }
 
     def spent(self) -> dict[str, Any]:
-        """Return the privacy ledger; empty without one."""
-        return {} if self.spending is None else self.spending.report()
+        """Return the privacy ledger, and the histograms that clients have sent; empty without them."""
+        return {
+            **({} if self.spending is None else self.spending.report()),
+            **({} if self.histograms is None else {"histograms": self.histograms.report()}),
+        }
 
     def edges_ms(self) -> dict[str, list[float]]:
         """Return response latency and waiting time of every edge."""

@@ -15,7 +15,7 @@ from typing import TypeAlias, assert_never
 import numpy as np
 
 from hiflash.privacy.sums.client import BOX_BYTES, check_advert
-from hiflash.privacy.sums.fixed_point import FixedPoint, Summed
+from hiflash.privacy.sums.fixed_point import Summed
 from hiflash.privacy.sums.masks import TAG_BYTES, add_mask, commit, load_key, pair_key, public_key, self_key
 from hiflash.privacy.sums.messages import (
     PHASES,
@@ -35,6 +35,7 @@ from hiflash.privacy.sums.messages import (
     Unmask,
     share_hash,
 )
+from hiflash.privacy.sums.noised import NoisedSum, decode
 from hiflash.privacy.sums.shares import combine
 from hiflash.privacy.sums.signing import Verifier
 
@@ -100,7 +101,7 @@ class Rejected:
 class Opened:
     """The sum, and the clients whose vectors are in it."""
 
-    summed: Summed
+    summed: Summed | NoisedSum
     clients: tuple[int, ...]
 
 
@@ -298,7 +299,7 @@ class SumEdge:
         """Take all masks away: the survivors' own, and those between survivors and lost clients."""
         try:
             self._unmask(reveals[: self.terms.threshold])
-            summed = FixedPoint.of(self.terms).decode(self._total, len(self.survivors))
+            summed = decode(self.terms, self._total, len(self.survivors))
         except Refused as refused:
             return self._abandon("unmask", refused.reason if refused.culprit is None else str(refused))
         self.phase, self.expected, self.answers = None, (), {}

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hiflash.errors import ProtocolError
+from hiflash.privacy.accounting import LARGEST_NOISE
 
 __all__ = [
     "KEY_BYTES",
@@ -79,7 +80,9 @@ class Terms:
     """What the parties of one sum agree on: who, where, when, and the form of the vectors.
 
     `clients` are those of the edge round, sorted; `size` is the number of values. A client's changes lie in
-    `[-bound, bound]`, and all samples together are at most `most_examples`.
+    `[-bound, bound]`, and all samples together are at most `most_examples`. With `noise` the sum is private
+    (`noised.py`): changes are clipped to the norm `bound`, every client counts as one sample, and `noise` is
+    the deviation of the noise in the sum, in clips.
     """
 
     federation: str
@@ -90,6 +93,7 @@ class Terms:
     size: int
     bound: float
     most_examples: int
+    noise: float = 0.0
 
     def check(self) -> None:
         """Raise `Refused` unless these terms make sense."""
@@ -106,6 +110,8 @@ class Terms:
             raise Refused(f"the bound of a change is a number > 0, this one {self.bound}")
         if not clients <= self.most_examples < 1 << 31:
             raise Refused(f"all samples together are {clients} to 2^31 - 1, these {self.most_examples}")
+        if not 0 <= self.noise <= LARGEST_NOISE:
+            raise Refused(f"the noise of a sum is 0 to {LARGEST_NOISE:g} clips, this one {self.noise}")
 
     @property
     def threshold(self) -> int:
@@ -262,6 +268,6 @@ def pack(*fields: bytes | str | int) -> bytes:
 def _context(terms: Terms) -> bytes:
     said = pack(
         b"hiflash secure sum 1", terms.federation, terms.edge, terms.lease_id, terms.round, terms.size,
-        float(terms.bound).hex(), terms.most_examples, *terms.clients,
+        float(terms.bound).hex(), terms.most_examples, float(terms.noise).hex(), *terms.clients,
     )  # fmt: skip
     return hashlib.sha256(said).digest()
