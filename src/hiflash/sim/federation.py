@@ -22,13 +22,14 @@ from hiflash.data.arrays import as_answers, as_samples
 from hiflash.errors import ConfigError, DataError
 from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
-from hiflash.execute.secure import PrivateRounds, SecureRules, require_packages
+from hiflash.execute.secure import PrivateRounds, SecureRules
 from hiflash.messages import Weights
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.plugins import import_function
 from hiflash.methods.registry import aggregate, threshold_policy, usual_model
 from hiflash.methods.registry import make as make_part
 from hiflash.privacy.randomness import SeededRandomness
+from hiflash.privacy.sums.packages import require_packages
 from hiflash.sim.build import Materials, simulator
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
@@ -383,7 +384,7 @@ def _round_rules(
     rule = algorithm.rule(aggregate(config, "edge"), trained)
     secure = None
     if config.edge.secure != "off":
-        require_packages()
+        require_packages('edge.secure = "secagg"')
         secure, private = SecureRules(config.edge.secure_bound, config.seed, private), None
     return RoundRules(rule, _attack(config), local, algorithm, counter, trained, private, secure)
 
