@@ -14,13 +14,13 @@ from hypothesis.extra.numpy import arrays
 from hiflash.config import Config
 from hiflash.core.association.greedy import Problem, associate_reference
 from hiflash.privacy.histograms import Histograms, Release, histogram_charge, release_of, whole_counts
-from hiflash.privacy.noise import SeededSource
+from hiflash.privacy.randomness import SeededRandomness, Stream
 
 LAPLACE = Release("laplace", 1.0, 0.0, "sample")
 
 
-def source(seed: int = 0) -> SeededSource:
-    return SeededSource(np.random.default_rng(seed))
+def source(seed: int = 0) -> Stream:
+    return SeededRandomness(seed).stream("histograms")
 
 
 def noised(counts: np.ndarray, release: Release | None, seed: int = 0) -> np.ndarray:

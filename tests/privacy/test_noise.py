@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 
 from hiflash.errors import ConfigError
-from hiflash.privacy.noise import SeededSource, SystemSource, draw, gaussian_sigma, laplace_scale
+from hiflash.privacy.noise import _gamma, draw, gaussian_sigma, laplace_scale
+from hiflash.privacy.randomness import SeededRandomness, Stream, SystemRandomness
 
 DRAWS = 40_000
 
 
-def seeded() -> SeededSource:
-    return SeededSource(np.random.default_rng(1))
+def seeded() -> Stream:
+    return SeededRandomness(1).stream("noise")
+
+
+def of_the_system() -> Stream:
+    return SystemRandomness().stream("noise")
 
 
 def test_laplace_scale_is_the_sensitivity_over_epsilon() -> None:
@@ -60,15 +65,42 @@ def test_shares_add_up_to_noise_of_the_full_scale(noise, shares) -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_operating_system_draws_the_same_distributions(noise) -> None:
-    found = draw(noise, 1.0, 20_000, SystemSource())
+    found = draw(noise, 1.0, 20_000, of_the_system())
     # Four standard errors of the mean absolute value: E|X| = b = 1 with deviation 1, or sqrt(2 / pi).
     expected = 1.0 if noise == "laplace" else math.sqrt(2 / math.pi)
     assert abs(found).mean() == pytest.approx(expected, abs=6 / math.sqrt(20_000))
-    again = draw(noise, 1.0, 5, SystemSource())
+    again = draw(noise, 1.0, 5, of_the_system())
     assert not np.array_equal(found[:5], again)
 
 
 def test_a_seeded_source_repeats() -> None:
     assert np.array_equal(draw("laplace", 1.0, 9, seeded(), 3), draw("laplace", 1.0, 9, seeded(), 3))
-    assert seeded().token(16) == seeded().token(16)
-    assert SystemSource().token(16) != SystemSource().token(16)
+
+
+@pytest.mark.parametrize("shape", [1.0, 0.5, 1 / 3, 0.02])
+def test_gamma_draws_have_the_moments_of_their_shape(shape: float) -> None:
+    """Mean and variance are the shape; P(X <= x) of shape 1/2 is that of a squared normal over 2."""
+    found = _gamma(shape, DRAWS, seeded())
+    assert (found >= 0).all()
+    assert found.mean() == pytest.approx(shape, rel=5 / math.sqrt(shape * DRAWS))
+    assert found.var() == pytest.approx(shape, rel=5 * math.sqrt((2 + 6 / shape) / DRAWS))
+    if shape == 0.5:
+        for x in (0.1, 0.5, 2.0):
+            expected = math.erf(math.sqrt(x))  # |N| <= sqrt(2 x)
+            assert (found <= x).mean() == pytest.approx(expected, abs=5 * math.sqrt(0.25 / DRAWS))
+
+
+class Extreme:
+    """A stream of all zeros, or of all ones."""
+
+    def __init__(self, word: int) -> None:
+        self.word = word
+
+    def words(self, count: int) -> np.ndarray:
+        return np.full(count, self.word, np.uint64)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("word", [0, 2**64 - 1])
+def test_no_bits_give_infinite_noise(noise, word) -> None:
+    assert np.isfinite(draw(noise, 1.0, 4, Extreme(word))).all()

@@ -13,10 +13,10 @@ from hiflash.errors import DamageError, RunError
 from hiflash.messages import Ask, ClientUpdate, Estimates, Grant, Received, Round, Upload
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import CallError, Peer
-from hiflash.serve.cloud import _scale
 from hiflash.serve.cluster import Cluster, EdgeTerms
 from hiflash.serve.journal import Input, SqliteJournal
 from hiflash.serve.models import model_bytes
+from hiflash.serve.scale import scale_of
 from hiflash.serve.wire import MOST_NAMES, PROTOCOL, Asking, Malformed, Measured, Wire
 from serve.inside import Inside, tiny_config
 from serve.test_kernel import SIZE, WIRE, ask, make_live
@@ -63,7 +63,7 @@ def test_one_edge_does_not_decide_what_time_is_measured_in():
     honest = pb.CheckIn(costs=pb.Costs(compute_s=1, send_s=2, down_s=0.5, train_s=4, up_s=0.5), rounds=2)
     for lie in (math.inf, math.nan, 1e300, 0.0):
         liar = pb.CheckIn(costs=pb.Costs(compute_s=lie, send_s=lie, train_s=lie), rounds=1)
-        scale = _scale([honest, liar, honest])
+        scale = scale_of([honest, liar, honest])
         assert all(0 < value < 100 for value in scale), (lie, scale)
 
 

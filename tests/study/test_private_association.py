@@ -10,6 +10,7 @@ import pytest
 import hiflash
 from hiflash.cli import main
 from hiflash.errors import ConfigError, Paused
+from hiflash.study import private_association
 from hiflash.study.private_association import parse_epsilons, price_of_privacy
 from hiflash.study.run import resume
 from tiny import TINY, assert_same_run, make_tiny_data, make_tiny_model
@@ -39,6 +40,17 @@ def test_noise_costs_divergence_and_groups_do_and_latency_stays_low() -> None:
     assert [row for row in study.rows if row.chosen] == [found["single", 1.0]]
     assert (exact.draws, found["single", 0.1].draws, exact.total_js_sd) == (1, 4, 0.0)
     assert study.clusters == hiflash.associate(config).clusters[0]
+
+
+def test_without_the_packages_of_secure_sums_or_clients_for_groups_the_other_rows_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few = {"federation.clients": 12, "federation.edges": 2, "federation.association": "data"}
+    for settings, has in (({}, False), ({"federation.edges": 5}, True)):
+        monkeypatch.setattr(private_association, "has_packages", lambda has=has: has)
+        config = hiflash.Config(**{**few, **settings})
+        rows = price_of_privacy(config, epsilons=[1.0], draws=1).rows
+        assert [row.histograms for row in rows] == ["single", "exact", "none"]
 
 
 def test_the_command_shows_a_table_json_and_a_figure(

@@ -6,11 +6,16 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hiflash.cli.common import PAUSED, print_paths
 from hiflash.cli.words import settings_options
 from hiflash.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hiflash.config import Config
+    from hiflash.study.associate import AssociationStudy
+    from hiflash.study.private_association import PrivacyStudy
 
 __all__ = ["add"]
 
@@ -46,15 +51,14 @@ def add(commands: Any) -> None:
 
 def _associate(options: argparse.Namespace) -> int:
     from rich.console import Console
-    from rich.progress import Progress, TimeElapsedColumn
 
     from hiflash.report.association import association_table
     from hiflash.report.private_association import privacy_table
     from hiflash.store.files import check_writable
     from hiflash.store.run_directory import check_name
-    from hiflash.study.associate import AssociationStudy, associate, chosen_strategies
+    from hiflash.study.associate import chosen_strategies
     from hiflash.study.histograms import with_histograms
-    from hiflash.study.private_association import DRAWS, PrivacyStudy, price_of_privacy
+    from hiflash.study.private_association import PrivacyStudy
 
     by_sent = None if options.histograms is None else "heterogeneity"  # whatever a node's file names
     config, strategies = chosen_strategies(
@@ -72,34 +76,7 @@ def _associate(options: argparse.Namespace) -> int:
     folder = Path(options.runs) / name
     check_writable(folder)
     try:
-        with Progress(
-            *Progress.get_default_columns()[:3],
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        ) as bars:
-            bar = bars.add_task("clients and resources", total=config.federation.clients)
-
-            def progress(what: str, placed: int) -> None:
-                bars.update(bar, description=what, completed=placed)
-
-            study: AssociationStudy | PrivacyStudy
-            if private:
-                study = price_of_privacy(
-                    config,
-                    epsilons=options.epsilons or (),
-                    draws=DRAWS if options.draws is None else options.draws,
-                    directory=folder,
-                    progress=progress,
-                )
-            else:
-                study = associate(
-                    config,
-                    strategies=strategies,
-                    sweep=options.sweep or (),
-                    directory=folder,
-                    progress=progress,
-                )
+        study = _study(options, config, strategies, folder, private=private)
     except KeyboardInterrupt:
         print("stopped; nothing was written", file=sys.stderr)
         return PAUSED
@@ -114,6 +91,31 @@ def _associate(options: argparse.Namespace) -> int:
     if options.out is not None:
         print_paths(console, [Path(options.out)])
     return 0
+
+
+def _study(
+    options: argparse.Namespace, config: Config, strategies: list[str], folder: Path, *, private: bool
+) -> AssociationStudy | PrivacyStudy:
+    """Return the study that was asked for; a bar shows how far it is."""
+    from rich.console import Console
+    from rich.progress import Progress, TimeElapsedColumn
+
+    from hiflash.study.associate import associate
+    from hiflash.study.private_association import DRAWS, price_of_privacy
+
+    columns = (*Progress.get_default_columns()[:3], TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("clients and resources", total=config.federation.clients)
+
+        def progress(what: str, placed: int) -> None:
+            bars.update(bar, description=what, completed=placed)
+
+        if not private:
+            sweep = options.sweep or ()
+            return associate(config, strategies=strategies, sweep=sweep, directory=folder, progress=progress)
+        draws = DRAWS if options.draws is None else options.draws
+        epsilons = options.epsilons or ()
+        return price_of_privacy(config, epsilons=epsilons, draws=draws, directory=folder, progress=progress)
 
 
 def _check_privacy(options: argparse.Namespace, strategies: list[str], *, private: bool) -> None:

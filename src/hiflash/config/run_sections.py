@@ -182,7 +182,7 @@ class PrivacySection(Section):
     histograms: Literal["single", "group"] = setting(
         "single", "who is associated: clients by their own histograms, or groups by the sums of theirs"
     )
-    group: Annotated[int, Field(ge=3, le=10_000)] = setting(
+    group: Annotated[int, Field(ge=3, le=100)] = setting(
         3, "histograms group: fewest clients whose sum is opened"
     )
 

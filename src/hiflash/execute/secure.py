@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from hiflash.errors import ConfigError
 from hiflash.messages import ClientUpdate, Weights
 from hiflash.privacy.mechanism import PrivateSum
 from hiflash.weights import finite
@@ -14,7 +13,7 @@ from hiflash.weights import finite
 if TYPE_CHECKING:
     from hiflash.privacy.sums.messages import Terms, Words
 
-__all__ = ["OpenedRound", "PrivateRounds", "SecureRules", "open_round", "require_packages"]
+__all__ = ["OpenedRound", "PrivateRounds", "SecureRules", "open_round"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +86,6 @@ def open_round(
         divisor = 1.0 if rules.private is None else rules.private.divisors[terms.edge]
         return OpenedRound(summed.applied(base, divisor), 0, opened.clients, 0)
     return OpenedRound(summed.applied(base), summed.examples, opened.clients, summed.clipped)
-
-
-def require_packages() -> None:
-    """Raise if a package is missing that secure sums need."""
-    try:
-        import hiflash.privacy.sums.in_memory  # noqa: F401  # it imports all of them
-    except ImportError as error:
-        raise ConfigError(
-            f'edge.secure = "secagg" needs a package that is not installed ({error.name}): '
-            'pip install "hiflash[serve]"'
-        ) from None
 
 
 def _vector(terms: Terms, private: PrivateRounds | None, update: ClientUpdate, base: Weights) -> Words | None:

@@ -14,7 +14,8 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hiflash.privacy.noise import Noise, NoiseSource, draw, gaussian_sigma, laplace_scale
+from hiflash.privacy.noise import Noise, draw, gaussian_sigma, laplace_scale
+from hiflash.privacy.randomness import Stream
 
 __all__ = ["DEPLOYED_EPSILON", "HistogramRules", "Histograms", "Release", "histogram_charge", "release_of"]
 
@@ -108,7 +109,7 @@ class Histograms:
     def __init__(self, release: Release | None) -> None:
         self.release = release
 
-    def sent(self, counts: Counts, source: NoiseSource, shares: int = 1) -> Floats:
+    def sent(self, counts: Counts, stream: Stream, shares: int = 1) -> Floats:
         """Return what clients send, a row for each: counts, or shares of labels, with noise.
 
         With `shares`, each client adds one of so many parts of the noise: their sum has all of it.
@@ -118,7 +119,7 @@ class Histograms:
             return rows
         if self.release.unit == "client":
             rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
-        noise = draw(self.release.noise, self.release.scale, rows.size, source, shares)
+        noise = draw(self.release.noise, self.release.scale, rows.size, stream, shares)
         return rows + noise.reshape(rows.shape)
 
     def read(self, sent: Floats, clients: Floats | float = 1.0) -> Counts:

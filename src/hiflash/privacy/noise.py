@@ -1,83 +1,28 @@
-"""Noise for differential privacy, and where it comes from: the operating system, or a seeded stream.
+"""Laplace and Gaussian noise for label histograms, alone and in parts that add up.
 
-The simulator and the tests draw from a seeded stream, so their results repeat. A deployed client must not:
-whoever knows the seed subtracts the noise.
+The bits come from a `Stream` (`randomness.py`): the operating system's for a deployed client, a seed's in
+simulations and tests. Draws are floating-point numbers, so whoever sends them rounds them first.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
-import random
-import secrets
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hiflash.errors import ConfigError
+from hiflash.privacy.randomness import Stream
 
-__all__ = ["Noise", "NoiseSource", "SeededSource", "SystemSource", "draw", "gaussian_sigma", "laplace_scale"]
+__all__ = ["Noise", "draw", "gaussian_sigma", "laplace_scale"]
 
 Floats = npt.NDArray[np.float64]
 Noise = Literal["laplace", "gaussian"]
 
 
-class NoiseSource(Protocol):
-    """Draws of the two distributions that all noise here is made of, and random bytes."""
-
-    def normal(self, sigma: float, count: int) -> Floats:
-        """Return draws of a normal distribution around 0."""
-        ...
-
-    def gamma(self, shape: float, scale: float, count: int) -> Floats:
-        """Return draws of a gamma distribution."""
-        ...
-
-    def token(self, length: int) -> bytes:
-        """Return random bytes for a key."""
-        ...
-
-
-class SeededSource:
-    """Repeatable draws for simulations and tests."""
-
-    def __init__(self, stream: np.random.Generator) -> None:
-        self.stream = stream
-
-    def normal(self, sigma: float, count: int) -> Floats:
-        """Return draws of a normal distribution around 0."""
-        return self.stream.normal(0.0, sigma, count)
-
-    def gamma(self, shape: float, scale: float, count: int) -> Floats:
-        """Return draws of a gamma distribution."""
-        return self.stream.gamma(shape, scale, count)
-
-    def token(self, length: int) -> bytes:
-        """Return repeatable bytes."""
-        return self.stream.bytes(length)
-
-
-class SystemSource:
-    """Draws from the randomness of the operating system, for deployed clients."""
-
-    def __init__(self) -> None:
-        self.random = random.SystemRandom()
-
-    def normal(self, sigma: float, count: int) -> Floats:
-        """Return draws of a normal distribution around 0."""
-        return np.array([self.random.normalvariate(0.0, sigma) for _ in range(count)], np.float64)
-
-    def gamma(self, shape: float, scale: float, count: int) -> Floats:
-        """Return draws of a gamma distribution."""
-        return np.array([self.random.gammavariate(shape, scale) for _ in range(count)], np.float64)
-
-    def token(self, length: int) -> bytes:
-        """Return bytes that nobody can guess."""
-        return secrets.token_bytes(length)
-
-
-def draw(noise: Noise, scale: float, count: int, source: NoiseSource, shares: int = 1) -> Floats:
+def draw(noise: Noise, scale: float, count: int, stream: Stream, shares: int = 1) -> Floats:
     """Return noise of this scale; with `shares`, one of so many parts whose sum has this scale.
 
     The sum of n normal draws of variance s^2 / n has variance s^2. A Laplace draw is the difference of two
@@ -85,8 +30,8 @@ def draw(noise: Noise, scale: float, count: int, source: NoiseSource, shares: in
     noise, never less.
     """
     if noise == "gaussian":
-        return source.normal(scale / math.sqrt(shares), count)
-    return source.gamma(1 / shares, scale, count) - source.gamma(1 / shares, scale, count)
+        return scale / math.sqrt(shares) * _normal(count, stream)
+    return scale * (_gamma(1 / shares, count, stream) - _gamma(1 / shares, count, stream))
 
 
 def laplace_scale(epsilon: float, sensitivity: float) -> float:
@@ -115,3 +60,33 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     wanted = common.DifferentialPrivacyParameters(epsilon, delta)
     found = mechanisms.GaussianPrivacyLoss.from_privacy_guarantee(wanted, sensitivity)
     return float(found.standard_deviation)
+
+
+def _uniform(count: int, stream: Stream) -> Floats:
+    """Return numbers above 0 and up to 1."""
+    bits = (stream.words(count) >> np.uint64(11)).astype(np.float64)
+    return (bits + 1) * 2.0**-53
+
+
+def _normal(count: int, stream: Stream) -> Floats:
+    """Return standard normal draws (Box and Muller 1958)."""
+    radius = np.sqrt(-2 * np.log(_uniform(count, stream)))
+    normal: Floats = radius * np.cos(2 * math.pi * _uniform(count, stream))
+    return normal
+
+
+def _gamma(shape: float, count: int, stream: Stream) -> Floats:
+    """Return gamma draws of a shape up to 1 and of scale 1 (Marsaglia and Tsang 2000)."""
+    if shape == 1:
+        return -np.log(_uniform(count, stream))
+    # A draw of shape a + 1, times a uniform number to the power of 1 / a, has the shape a.
+    d = shape + 2 / 3
+    found, missing = np.empty(count), np.arange(count)
+    while missing.size:
+        normal, uniform = _normal(missing.size, stream), _uniform(missing.size, stream)
+        cube = np.maximum(1 + normal / math.sqrt(9 * d), 0.0) ** 3
+        log_cube = np.log(np.maximum(cube, 1e-300))  # a cube of 0 is never kept
+        kept = np.log(uniform) < normal**2 / 2 + d - d * cube + d * log_cube
+        found[missing[kept]] = d * cube[kept]
+        missing = missing[~kept]
+    return found * _uniform(count, stream) ** (1 / shape)

@@ -6,29 +6,28 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hiflash.core.sync_cloud import SyncCloud
 from hiflash.errors import ProtocolError
-from hiflash.messages import Cancel, CloudEffect, Grant, Measure, Proceed, Refuse, Verdict, Weights, Welcome
+from hiflash.messages import CloudEffect, Grant, Measure, Verdict, Weights, Welcome
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import CallError, Peer, Service
+from hiflash.serve.held_calls import HeldCalls, answers_to
 from hiflash.serve.journal import Input
 from hiflash.serve.kernel import Kernel, Store
-from hiflash.serve.live import CLOUD, Finished, LiveCloud, Scale
+from hiflash.serve.live import CLOUD, Finished, LiveCloud
+from hiflash.serve.scale import scale_of
 from hiflash.serve.wire import Wire
 from hiflash.store.crash import crash_point
 
 __all__ = ["CloudService", "Terms", "Tests"]
 
 NODE_CALLS = ("Hello", "CheckIn", "Upload", "Progress", "Abandon", "Beat", "Charges")
-MOST_WAIT_S = 60.0
 LONGEST_ADDRESS = 255
 WATCH_S = 1.0  # at most so long between two looks for silent edges
-SLOTS = 10  # in a mean lease: what an agent measures time in
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class CloudService(Service):
         self._started = False
         self._early: dict[int, bytes] = {}  # check-ins before the start
         self._first_at = math.inf  # when the first of them came
-        self._polls: dict[int, list[asyncio.Future[CloudEffect | None]]] = {}
+        self._held = HeldCalls()
         self._to_test = asyncio.Event()
 
     async def run(self) -> None:
@@ -190,11 +189,12 @@ class CloudService(Service):
         self.check_node(peer, asked.node)
         self._alive(peer.number)
         # Listen before asking: the answer may come in the same batch as the question.
-        with self._listening(peer.number) as news:
+        with self._held.listening(peer.number) as news:
             effects = await self._ask(peer.number, body)
-            answer = _to(effects, peer.number, asked.request_id)
+            answer = answers_to(effects, peer.number, asked.request_id)
             if not answer and not self.over.is_set():
-                answer = _to(await _heard(news, asked.wait_s), peer.number, asked.request_id)
+                heard = await self._held.heard(news, asked.wait_s)
+                answer = answers_to(heard, peer.number, asked.request_id)
         return self._answered(answer, asked.holds, arrived)
 
     async def on_upload(self, peer: Peer, body: bytes) -> bytes:
@@ -246,7 +246,7 @@ class CloudService(Service):
         self._alive(peer.number)
         effects = await self._submit(kind, peer.number, body)
         request_id = sent.check_in.request_id if sent.HasField("check_in") else 0
-        answers = _to(effects, peer.number, request_id)
+        answers = answers_to(effects, peer.number, request_id)
         self.refused["lease"] += any(
             isinstance(each, Verdict) and each.reason == "no such lease" for each in answers
         )
@@ -260,7 +260,7 @@ class CloudService(Service):
                 lease = self.live.cloud.leases.get(answer.lease_id)
                 model = self.live.models.send(answer, lease, holds)
         held_s = asyncio.get_running_loop().time() - arrived
-        return self.wire.answer(answers, model=model, finished=self.over.is_set(), held_s=held_s)  # type: ignore[arg-type]  # `_to` keeps answers only
+        return self.wire.answer(answers, model=model, finished=self.over.is_set(), held_s=held_s)  # type: ignore[arg-type]  # `answers_to` keeps answers only
 
     async def _submit(self, kind: str, node: int, body: bytes) -> list[CloudEffect]:
         return await self._durable(self.kernel.enqueue(Input(kind, node, body)))
@@ -289,34 +289,16 @@ class CloudService(Service):
     def _start(self) -> None:
         """Begin the run with the nodes that are there."""
         early, self._early, self._started = self._early, {}, True
-        scale = _scale([self.wire.read(pb.CheckIn, body) for body in early.values()])
+        scale = scale_of([self.wire.read(pb.CheckIn, body) for body in early.values()])
         inputs = [Input("start", CLOUD, json.dumps(scale).encode())]
         # In one batch and by number: the first round must not depend on who came first.
         inputs += [Input("check_in", number, early[number]) for number in sorted(early)]
         for each in inputs:
             self.kernel.enqueue(each).add_done_callback(_ignored)
 
-    @contextmanager
-    def _listening(self, node: int) -> Iterator[asyncio.Future[CloudEffect | None]]:
-        """Yield a future for the next grant or refusal of a node; it gets None when there will be none."""
-        news: asyncio.Future[CloudEffect | None] = asyncio.get_running_loop().create_future()
-        waiting = self._polls.setdefault(node, [])
-        for older in waiting:  # one held call for each node is enough
-            if not older.done():
-                older.set_result(None)
-        waiting.append(news)
-        try:
-            yield news
-        finally:
-            waiting.remove(news)
-
     def _tell(self, effects: Sequence[CloudEffect]) -> None:
         """Wake whoever waits for these effects."""
-        for effect in effects:
-            if isinstance(effect, Grant | Refuse):
-                for news in self._polls.get(effect.edge, ()):
-                    if not news.done():
-                        news.set_result(effect)
+        self._held.tell(effects)
         live = self.live
         if live.finished and not self.over.is_set():
             self.over.set()
@@ -344,10 +326,7 @@ class CloudService(Service):
 
     def release(self) -> None:
         """Answer all calls that are held: the run is over, or this process ends."""
-        for waiting in self._polls.values():
-            for news in waiting:
-                if not news.done():
-                    news.set_result(None)
+        self._held.release()
 
     def _alive(self, node: int) -> None:
         self.seen[node] = asyncio.get_running_loop().time()
@@ -364,52 +343,9 @@ class CloudService(Service):
                     await self._submit("expire", CLOUD, str(lease.lease_id).encode())
 
 
-def _scale(asked: Sequence[pb.CheckIn]) -> Scale:
-    """Return the units of costs from what the first edges expect: the median lease, with two rounds.
-
-    The median, because one edge must not decide alone.
-    """
-    leases = []
-    for each in asked:
-        costs, rounds = each.costs, max(each.rounds, 1)
-        lease_s = costs.down_s + 2 * costs.train_s / rounds + costs.up_s
-        leases.append((lease_s / SLOTS, 2 * costs.compute_s / rounds, 2 * costs.send_s / rounds))
-    return Scale(*(_positive(sorted(column)[len(column) // 2]) for column in zip(*leases, strict=True)))
-
-
 def _address(said: str) -> str:
     """Return where an edge says that it is, empty if nobody could call that."""
     return said if len(said) <= LONGEST_ADDRESS and re.fullmatch(r"[^\s/@]+:\d{1,5}", said) else ""
-
-
-def _positive(seconds: float) -> float:
-    """Return a duration that can be divided by, whatever a node has declared."""
-    return seconds if 1e-6 <= seconds < math.inf else 1e-6
-
-
-async def _heard(news: asyncio.Future[CloudEffect | None], wait_s: float) -> list[CloudEffect]:
-    """Wait for the answer to a check-in that the cloud does not answer at once."""
-    try:
-        told = await asyncio.wait_for(news, min(wait_s, MOST_WAIT_S) if wait_s > 0 else 0.0)
-    except TimeoutError:
-        return []
-    return [] if told is None else [told]
-
-
-def _to(effects: Sequence[CloudEffect], node: int, request_id: int) -> list[CloudEffect]:
-    """Return the answers to one call of a node among all effects."""
-    found: list[CloudEffect] = []
-    for effect in effects:
-        match effect:
-            case Grant() | Refuse():
-                if effect.edge == node and effect.request_id == request_id:
-                    found.append(effect)
-            case Verdict() | Proceed() | Cancel():
-                if effect.edge == node:
-                    found.append(effect)
-            case _:
-                pass
-    return found
 
 
 def _ignored(done: asyncio.Future[list[CloudEffect]]) -> None:

@@ -22,6 +22,7 @@ from hiflash.sim.clusters import known_labels, send_s
 from hiflash.sim.events import Log, Recall
 from hiflash.sim.ledger import Ledger, Prices
 from hiflash.sim.machines import (
+    Exchange,
     StartModel,
     edge_aggregate,
     edge_rules,
@@ -79,20 +80,7 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         private=plan is not None and plan.unit == "client",
         secure=secure,
     )
-    rules = edge_rules(config, exchange.algorithm, start.trained, trains=training.trains)
-    aggregate = edge_aggregate(config, exchange.algorithm, start.trained)
-    edges = [
-        Edge(
-            index,
-            cluster,
-            workloads,
-            rules,
-            world.estimates(index, rules.clients_per_round),
-            aggregate,
-            None if spending is None else spending.edge(index, config.seed),
-        )
-        for index, cluster in enumerate(population.clusters)
-    ]
+    edges = _edges(config, population, start, exchange, world, workloads, spending, trains=training.trains)
     synchronous = config.cloud.schedule == "sync"
     # Flat methods have no slots (decision 14), and a synchronous cloud starts its rounds itself.
     slotted = not (synchronous or config.federation.flat)
@@ -129,6 +117,33 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         histograms=sent_histograms(config, len(population.examples), deployed=False),
         mobility=_mobility(config, population, edges, world, log) if _mobile(config, population) else None,
     )
+
+
+def _edges(
+    config: Config,
+    population: Population,
+    start: StartModel,
+    exchange: Exchange,
+    world: World,
+    workloads: Sequence[Workload],
+    spending: Spending | None,
+    *,
+    trains: bool,
+) -> list[Edge]:
+    rules = edge_rules(config, exchange.algorithm, start.trained, trains=trains)
+    aggregate = edge_aggregate(config, exchange.algorithm, start.trained)
+    return [
+        Edge(
+            index,
+            cluster,
+            workloads,
+            rules,
+            world.estimates(index, rules.clients_per_round),
+            aggregate,
+            None if spending is None else spending.edge(index, config.seed),
+        )
+        for index, cluster in enumerate(population.clusters)
+    ]
 
 
 def _training(

@@ -17,7 +17,7 @@ from hiflash.errors import ConfigError
 from hiflash.methods.registry import make
 from hiflash.privacy.group_sums import group_histograms
 from hiflash.privacy.histograms import Histograms, release_of
-from hiflash.privacy.noise import SeededSource
+from hiflash.privacy.randomness import SeededRandomness
 from hiflash.seeding import rng
 from hiflash.sim.resources import Resources
 
@@ -77,10 +77,10 @@ def known_labels(config: Config, labels: Ints, groups: Groups | None = None, dra
     if release is None and groups is None:
         return labels
     histograms = Histograms(release)
-    source = SeededSource(rng(config.seed, "histograms", draw))
+    stream = SeededRandomness(config.seed).stream("histograms", draw)
     if groups is None:
-        return histograms.read(histograms.sent(labels, source))
-    return group_histograms(labels, groups, histograms, source, config.privacy.group)
+        return histograms.read(histograms.sent(labels, stream))
+    return group_histograms(labels, groups, histograms, stream, config.privacy.group, config.seed)
 
 
 def _check_reach(config: Config, resources: Resources, clusters: Clusters) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,13 +20,13 @@ from hiflash.data.arrays import as_answers, as_samples
 from hiflash.errors import ConfigError, DataError
 from hiflash.execute.executor import RoundRules
 from hiflash.execute.pool import WorkerPool
-from hiflash.execute.secure import PrivateRounds, SecureRules, require_packages
+from hiflash.execute.secure import PrivateRounds, SecureRules
 from hiflash.messages import Weights
 from hiflash.methods.kinds import KINDS
-from hiflash.methods.plugins import import_function
 from hiflash.methods.registry import aggregate, threshold_policy, usual_model
 from hiflash.methods.registry import make as make_part
 from hiflash.privacy.randomness import SeededRandomness
+from hiflash.privacy.sums.packages import require_packages
 from hiflash.sim.build import Materials, simulator
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
@@ -37,14 +35,13 @@ from hiflash.sim.plan_privacy import plan_of
 from hiflash.sim.population import Population, populate, validation_of
 from hiflash.sim.private import PrivacyPlan
 from hiflash.sim.session import Engine
-from hiflash.sim.worker_arrays import worker_arrays
+from hiflash.sim.workers import make_workers
 from hiflash.weights import Spans, Spec
 
 if TYPE_CHECKING:
     from torch import nn
 
     from hiflash.execute.ray_executor import RayExecutor
-    from hiflash.train.function import OwnTraining
     from hiflash.train.tasks import Task
 
 __all__ = ["Federation", "build", "build_client", "outline", "survey"]
@@ -176,7 +173,7 @@ def build(
     plan = _privacy_plan(config, population, start)
     sums = None if plan is None else plan.edge_sums(SeededRandomness(config.seed))
     rules = _round_rules(config, local, trainable, sums)
-    pool = _pool(config, data, population, make, rules, task, train, plan=plan)
+    pool = make_workers(config, data, population, make, rules, task, train, plan=plan)
     return Federation(config, data, population, name, start, pool, task, local)
 
 
@@ -199,7 +196,7 @@ def build_client(config: Config, client: int, x: Any, y: Any) -> Federation:
     scaled = [each.normalised(config.data.normalise)[1] for each in (own, data)]
     arrays = [scaled[0], task.targets(own.y_test), scaled[1], task.targets(data.y_test)]
     rules = _round_rules(config, _local_spans(config, make, name), start.trained)
-    pool = _pool(config, data, population, make, rules, task, None, arrays)
+    pool = make_workers(config, data, population, make, rules, task, None, arrays)
     return Federation(config, data, population, name, start, pool, task, rules.local)
 
 
@@ -307,60 +304,6 @@ def _own_model(model: nn.Module | Callable[[], nn.Module]) -> nn.Module:
     return copy.deepcopy(model) if isinstance(model, nn.Module) else model()
 
 
-def _pool(
-    config: Config,
-    data: Dataset,
-    population: Population,
-    make: Callable[[], nn.Module],
-    rules: RoundRules,
-    task: Task,
-    train: Callable[..., Any] | None,
-    given: Sequence[np.ndarray] | None = None,
-    plan: PrivacyPlan | None = None,
-) -> WorkerPool | RayExecutor:
-    """Return the workers of the executor that the configuration asks for; `given` are arrays of their own."""
-    import torch
-
-    from hiflash.train.choose import choose_trainer
-    from hiflash.train.task import SamplePrivacy, Solver
-    from hiflash.train.torch_trainer import Samples, resolve_device
-
-    if data.x.ndim != 4 and config.data.augment:
-        raise ConfigError(
-            f"data.augment needs images, and these samples have shape {data.x.shape[1:]}; leave it out"
-        )
-    device = resolve_device(_device(config))
-    x_array, y_array, *tested = given or worker_arrays(config, data, population, task)
-    x_array, y_array, indices = rules.attack.poison(x_array, y_array, population.split.indices, data.classes)
-    arrays = (x_array, y_array, *tested)
-    x, y, x_test, y_test = (torch.from_numpy(array).to(device) for array in arrays)
-    samples = Samples(x, y, indices, x_test, y_test, task)
-    client, workers = config.client, config.workers or os.cpu_count() or 1
-    solver = Solver(
-        batch=client.batch,
-        mu=client.mu,
-        momentum=client.momentum,
-        weight_decay=client.weight_decay,
-        clip_norm=math.inf if client.clip_norm == "none" else client.clip_norm,
-        augment=config.data.augment,
-        optimizer=client.optimizer,
-        private=SamplePrivacy(plan.clip, plan.noise) if plan is not None and plan.unit == "sample" else None,
-    )
-    own = _own_training(config, train)
-    make_trainer = choose_trainer(config.trainer, make, samples, solver, own)
-    if config.executor == "local":
-        return WorkerPool(make_trainer, workers, len(data.y_test), rules)
-    from hiflash.execute.ray_cluster import connect
-    from hiflash.execute.ray_executor import RayExecutor
-    from hiflash.execute.ray_worker import Setup
-
-    trainer, plugins = make_trainer().name, config.plugins
-    if own is not None and train is None:
-        plugins += (config.client.function.rpartition(":")[0],)  # the workers look the function up there
-    setup = Setup(trainer, make, solver, arrays, indices, len(data.y_test), task, rules, plugins, own)
-    return RayExecutor(setup, connect(config.ray.address, workers))
-
-
 def _privacy_plan(config: Config, population: Population, start: StartModel) -> PrivacyPlan | None:
     """Return what a run does for privacy, None for nothing; raise if its model cannot have noise."""
     plan = plan_of(config, population, start.spec.size)
@@ -383,23 +326,9 @@ def _round_rules(
     rule = algorithm.rule(aggregate(config, "edge"), trained)
     secure = None
     if config.edge.secure != "off":
-        require_packages()
+        require_packages('edge.secure = "secagg"')
         secure, private = SecureRules(config.edge.secure_bound, config.seed, private), None
     return RoundRules(rule, _attack(config), local, algorithm, counter, trained, private, secure)
-
-
-def _own_training(config: Config, train: Callable[..., Any] | None) -> OwnTraining | None:
-    """Return the user's own training function, from the configuration or from Python."""
-    from hiflash.train.function import OwnTraining
-
-    client = config.client
-    if client.algorithm != "function" or config.cloud.schedule == "centralized":
-        return None
-    if client.function == "own" and train is None:
-        raise ConfigError("client.function is own: pass the function in Python, hiflash.run(..., train=...)")
-    function = import_function(client.function) if train is None else train
-    epochs = None if client.local_epochs == "none" else client.local_epochs
-    return OwnTraining(function, epochs, client.extra_values)
 
 
 def _attack(config: Config) -> Attack:
@@ -407,12 +336,3 @@ def _attack(config: Config) -> Attack:
     malicious = draw_malicious(config.federation.clients, share, config.seed)
     attack: Attack = make_part("attack", config, malicious)
     return attack
-
-
-def _device(config: Config) -> str:
-    """Return the device to train on. Ray workers train on CPUs."""
-    if config.executor == "local":
-        return config.device
-    if config.device not in ("auto", "cpu"):
-        raise ConfigError(f'executor ray trains on processors, not on device {config.device}; use "cpu"')
-    return "cpu"

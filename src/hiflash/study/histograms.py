@@ -18,7 +18,7 @@ from hiflash.data.arrays import as_answers, as_samples
 from hiflash.data.federation import FederationData, read_federation, remember
 from hiflash.errors import ConfigError, DataError, RunError
 from hiflash.privacy.histograms import Histograms, Release, release_of
-from hiflash.privacy.noise import NoiseSource, SystemSource
+from hiflash.privacy.randomness import Randomness, SystemRandomness, require_system
 from hiflash.serve.samples import read_samples
 from hiflash.sim.federation import outline
 from hiflash.store.files import write_atomic
@@ -55,7 +55,7 @@ def write_histogram(
             "same labels would spend epsilon again"
         )
     release = release_of(chosen.privacy, deployed=True)
-    counts = _sent(_own_counts(chosen, client, data), release, SystemSource())
+    counts = _sent(_own_counts(chosen, client, data), release, SystemRandomness())
     rules = None if release is None else asdict(release)
     told = {"format": FORMAT, "client": client, "release": rules, "counts": counts.tolist()}
     write_atomic(path, json.dumps(told) + "\n", mode=0o600)
@@ -122,10 +122,10 @@ def _own_counts(config: Config, client: int, data: str) -> Counts:
     return np.bincount(own.y_test, minlength=reference.classes).astype(np.int64)
 
 
-def _sent(counts: Counts, release: Release | None, source: NoiseSource) -> Counts:
+def _sent(counts: Counts, release: Release | None, randomness: Randomness) -> Counts:
     """Return what a client gives away of its histogram: whole counts, with noise."""
-    histograms = Histograms(release)
-    (sent,) = histograms.read(histograms.sent(counts[None], source))
+    histograms, stream = Histograms(release), require_system(randomness).stream("histogram")
+    (sent,) = histograms.read(histograms.sent(counts[None], stream))
     return np.asarray(sent, np.int64)
 
 

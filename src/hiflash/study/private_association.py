@@ -28,6 +28,7 @@ from hiflash.core.association.strategies import (
 from hiflash.data.federation import FederationData
 from hiflash.errors import ConfigError
 from hiflash.privacy.histograms import histogram_charge
+from hiflash.privacy.sums.packages import has_packages
 from hiflash.sim.clusters import cluster_clients, send_s
 from hiflash.sim.federation import survey
 from hiflash.sim.population import Population
@@ -176,11 +177,13 @@ def _configurations(config: Config, epsilons: Sequence[float]) -> Iterator[Confi
     rules = {name: getattr(config.privacy, name) for name in names}
     if rules["noise"] != "gaussian":
         del rules["delta"]
-    for kind in ("single", "group"):
+    kinds = ["single"]
+    fits = config.privacy.group * config.federation.edges <= config.federation.clients
+    if fits and (has_packages() or config.privacy.histograms == "group"):  # if asked for, they are an error
+        kinds.append("group")
+    for kind in kinds:
         shared: dict[str, Any] = {"privacy.histograms": kind}
         if kind == "group":
-            if config.privacy.group * config.federation.edges > config.federation.clients:
-                return  # too few clients for groups
             shared["privacy.group"] = config.privacy.group
         plain = config.with_choices({"privacy.epsilon": "off", "privacy.histograms": kind})
         for epsilon in sorted({*epsilons, math.inf}):

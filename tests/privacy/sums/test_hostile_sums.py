@@ -95,6 +95,58 @@ def test_a_client_that_is_not_asked_is_refused(phase):
     refused(party, replace(said, client=99), f"it is not asked at {phase}", client=99)
 
 
+P = 2**255 - 19
+SMALL = [
+    0,
+    1,
+    P - 1,
+    P,  # 0 and 1 again, written otherwise
+    P + 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,  # of order 8
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+]
+
+
+def signed(advert, party):
+    """Return an advert with the liar's own signature: it is a client like the others."""
+    return replace(advert, signature=party.clients[LIAR].signer.sign(advert.content(party.terms)))
+
+
+@pytest.mark.parametrize("which", ["mask_key", "box_key"])
+@pytest.mark.parametrize("point", SMALL)
+@pytest.mark.parametrize("top", [0, 1 << 255])
+def test_a_key_of_small_order_is_refused_by_the_edge_and_named(which, point, top):
+    """Passed on, it would make every other client leave the sum and blame its edge."""
+    party, said = honest_at("advertise")
+    bad = signed(replace(said, **{which: (point + top).to_bytes(32, "little")}), party)
+    refused(party, bad, "one of its keys is a point of small order, which gives no secret")
+
+
+@pytest.mark.parametrize("which", ["mask_key", "box_key"])
+def test_an_edge_that_passes_on_a_key_of_small_order_is_told_whose_it_is(which):
+    party = Party().until("share")
+    roster = next(iter(party.ask.requests.values()))
+    adverts = [
+        signed(replace(advert, **{which: bytes(32)}), party) if advert.client == LIAR else advert
+        for advert in roster.adverts
+    ]
+    with pytest.raises(Refused, match="client 12: one of its keys is a point of small order"):
+        party.clients[10].share(Roster(tuple(adverts)))
+
+
+@pytest.mark.parametrize("which", ["mask_key", "box_key"])
+def test_a_key_that_another_client_has_advertised_is_refused_and_named(which):
+    """Two clients with one key would make all others leave."""
+    party, said = honest_at("advertise")
+    theirs = party.answer(10)
+    party.hear(10, theirs)
+    honest = party.copy()
+    (effect,) = party.hear(LIAR, signed(replace(said, **{which: theirs.box_key}), party))
+    assert effect == Rejected(LIAR, "advertise", "one of its keys is also one of client 10")
+    assert honest.hear(LIAR, said) == []
+    assert party.hear(LIAR, said) == []  # properly this time
+
+
 @pytest.mark.parametrize("phase", ["advertise", "unmask"])
 def test_an_answer_of_an_older_sum_is_refused(phase):
     """Boxes, masked vectors and tags carry no proof that the edge can check: see the next tests."""

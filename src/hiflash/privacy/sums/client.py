@@ -19,6 +19,7 @@ from hiflash.privacy.sums.masks import (
     seal,
     self_key,
     tag,
+    usable,
 )
 from hiflash.privacy.sums.messages import (
     KEY_BYTES,
@@ -228,6 +229,8 @@ def check_advert(advert: Advertise, terms: Terms, verifier: Verifier) -> None:
     sizes = (len(advert.mask_key), len(advert.box_key), len(advert.commitment))
     if sizes != (KEY_BYTES,) * 3 or advert.mask_key == advert.box_key:
         raise Refused("its keys are not two different ones of 32 bytes, with a commitment", advert.client)
+    if not (usable(advert.mask_key) and usable(advert.box_key)):
+        raise Refused("one of its keys is a point of small order, which gives no secret", advert.client)
     verifier.check(advert.client, advert.credential, advert.content(terms), advert.signature)
 
 

@@ -201,6 +201,7 @@ class SumEdge:
         match answer, self.phase:
             case Advertise(), "advertise":
                 check_advert(answer, terms, self.verifier)
+                self._check_new(answer)
             case Shares(), "share":
                 self._check_shares(answer)
             case Masked(), "masked":
@@ -216,6 +217,13 @@ class SumEdge:
                 self._check_reveal(answer)
             case _:
                 raise Refused(f"it sends {type(answer).__name__} at {self.phase}", client)
+
+    def _check_new(self, answer: Advertise) -> None:
+        """Raise if a client advertises a key of another one: no client would take both from its edge."""
+        mine = {answer.mask_key, answer.box_key}
+        for other, said in self.answers.items():
+            if isinstance(said, Advertise) and mine & {said.mask_key, said.box_key}:
+                raise Refused(f"one of its keys is also one of client {other}", answer.client)
 
     def _check_shares(self, answer: Shares) -> None:
         if tuple(sorted(answer.boxes)) != self.roster.clients:

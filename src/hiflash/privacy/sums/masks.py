@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = [
     "seal",
     "self_key",
     "tag",
+    "usable",
 ]
 
 CHUNK_BYTES = 1 << 18  # of a key stream at once: it stays in the cache
@@ -39,6 +41,7 @@ SEAL_BYTES = 16  # what sealing adds
 TAG_BYTES = 32
 _ZEROS = bytes(CHUNK_BYTES)
 _NONCE = bytes(12)  # every key is used once
+_ANY_SECRET = bytes(range(32))  # with any secret key, a point of small order gives zero
 SecretKey: TypeAlias = X25519PrivateKey
 
 
@@ -85,6 +88,16 @@ def common_secret(secret: SecretKey, peer: bytes) -> bytes:
         return secret.exchange(X25519PublicKey.from_public_bytes(peer))
     except ValueError:  # a point of small order, which gives the same secret to everybody
         raise Refused("a public key cannot be used") from None
+
+
+@lru_cache(maxsize=4096)  # all clients of a simulation look at the same keys
+def usable(public: bytes) -> bool:
+    """Return whether a public key gives secrets: a point of small order gives the same one to everybody."""
+    try:
+        common_secret(load_key(_ANY_SECRET), public)
+    except Refused:
+        return False
+    return True
 
 
 def seal(common: bytes, terms: Terms, sender: int, receiver: int, about: bytes, content: bytes) -> bytes:
