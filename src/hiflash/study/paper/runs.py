@@ -154,7 +154,7 @@ def fewer(
         if goal is None:
             return Found(None, None, f"{ours} and {theirs} reach no target both")
         a, b = (runs.to_target(label, partition, measure, goal) for label in (ours, theirs))
-        told = f"{measure} to {_percent(goal)}: {ours} {count_words(a)}, {theirs} {count_words(b)}"
+        told = f"{_words(measure)} to {_percent(goal)}: {ours} {count_words(a)}, {theirs} {count_words(b)}"
         change = None if a is None or b is None else 100 * (a / b - 1)
         return Found(runs.less(ours, theirs, partition, measure, goal), change, told)
 
@@ -202,7 +202,7 @@ def ordered(
 
     def rule(runs: Runs) -> Found:
         values = [runs.to_target(label, partition, measure) for label in labels]
-        told = f"{measure} to {_percent(runs.target)}: " + ", ".join(
+        told = f"{_words(measure)} to {_percent(runs.target)}: " + ", ".join(
             f"{label} {count_words(value)}" for label, value in zip(labels, values, strict=True)
         )
         pairs = pairwise(labels if rising else labels[::-1])
@@ -264,3 +264,8 @@ def count_words(value: float | None) -> str:
 
 def _percent(goal: float | None) -> str:
     return "no target" if goal is None else f"{100 * goal:g} %"
+
+
+def _words(measure: str) -> str:
+    """Return a measure in words: `client_steps` is client steps, `virtual_s` virtual seconds."""
+    return measure.removesuffix("_s").replace("_", " ") + (" seconds" if measure.endswith("_s") else "")
