@@ -50,13 +50,13 @@ def _js(plan: Plan, runs: Runs, rows: Rows, stem: Path) -> list[Path]:
 def _costs(plan: Plan, runs: Runs, rows: Rows, stem: Path) -> list[Path]:
     from hiflash.report.paper_figures import draw_costs
 
-    parts = ("compute_cost", "send_cost", "time_cost")
-    costs = {
-        label: [runs.to_target(label, measure=part) for part in parts]
-        for label in dict.fromkeys(str(row["label"]) for row in rows)
-    }
-    known = {label: [value or 0.0 for value in values] for label, values in costs.items() if all(values)}
-    return draw_costs(known, f"{_data(runs)}: system cost to {runs.target:.0%}", stem)
+    costs = {}
+    for label in dict.fromkeys(str(row["label"]) for row in rows):
+        whole = ("compute_cost", "send_cost", "total_cost")
+        compute, send, total = (runs.to_target(label, measure=measure) for measure in whole)
+        if compute is not None and send is not None and total is not None:
+            costs[label] = (compute, send, total - compute - send)
+    return draw_costs(costs, f"{_data(runs)}: system cost to {runs.target:.0%}", stem)
 
 
 def _settings(plan: Plan, runs: Runs, rows: Rows, stem: Path) -> list[Path]:
