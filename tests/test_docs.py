@@ -44,6 +44,11 @@ def test_python_in_the_readme_runs(number: int, tmp_path: Path, monkeypatch: pyt
     assert isinstance(scope["result"], hiflash.Result)
 
 
+def test_the_index_lists_every_page() -> None:
+    linked = set(re.findall(r"\]\(([\w/.]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
+    assert {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"} <= linked
+
+
 # A training of 40,000 steps; tests/test_examples.py runs it with fewer.
 TRAININGS = {"stable_baselines.py"}
 
