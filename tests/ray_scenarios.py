@@ -130,7 +130,13 @@ def same(folder: Path) -> None:
         {"client.algorithm": "scaffold", "cloud.enforce": "discard"},
         {"method": "feddyn", "cloud.participants": 4},
         {"method": "hierfavg", "edge.clients_per_round": 2, "cloud.optimizer": "adam"},
-        {"dp.unit": "client", "dp.noise": 1.0, "dp.sampling": "poisson", "edge.clients_per_round": 0.3},
+        {
+            "method": "hierfavg",
+            "dp.unit": "client",
+            "dp.noise": 1.0,
+            "dp.sampling": "poisson",
+            "edge.clients_per_round": 0.3,
+        },
         {"dp.unit": "sample", "dp.noise": 1.0, "stop.communications": 12},
     ):
         name = "-".join(map(str, variant.values()))

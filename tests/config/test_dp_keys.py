@@ -6,6 +6,7 @@ import hiflash
 from hiflash.errors import ConfigError
 
 ON = {"dp.unit": "client", "dp.noise": 1.0}
+SYNC = {**ON, "method": "hierfavg"}
 SPREAD = {**ON, "edge.secure": "secagg", "dp.where": "clients"}
 
 
@@ -33,8 +34,17 @@ SPREAD = {**ON, "edge.secure": "secagg", "dp.where": "clients"}
         ({**ON, "edge.aggregate": "median"}, "leave edge.aggregate out"),
         ({**ON, "method": "fedavg", "cloud.aggregate": "median"}, "leave cloud.aggregate out"),
         ({**ON, "evaluate.clients": 0.2}, "scores of single clients"),
-        ({**ON, "dp.sampling": "poisson"}, "must be a share below 1, like 0.1; got all"),
-        ({**ON, "dp.sampling": "poisson", "edge.clients_per_round": 5}, "got 5"),
+        ({**SYNC, "dp.sampling": "poisson"}, "must be a share below 1, like 0.1; got 5"),
+        ({**SYNC, "dp.sampling": "poisson", "edge.clients_per_round": 5}, "got 5"),
+        ({**ON, "dp.sampling": "poisson", "edge.clients_per_round": 0.5}, "here staleness tells how long"),
+        (
+            {**SYNC, "dp.sampling": "poisson", "edge.clients_per_round": 0.5, "cloud.deadline_s": 9.0},
+            "meets cloud.deadline_s",
+        ),
+        ({**ON, "method": "fedavg", "cloud.norm_bound": 0.1}, "dp.clip is the bound"),
+        ({"dp.unit": "clients", "dp.noise": 4.0}, 'dp.unit must be "off", "client" or "sample"'),
+        ({**ON, "dp.noise": 1e-200}, "dp.noise must be in [1e-6, 1000]"),
+        ({**ON, "dp.clip": 1e-305}, "dp.clip must be in [1e-12, 1e12]"),
         ({**ON, "method": "fedasync", "dp.sampling": "poisson"}, "has no rounds"),
         ({**ON, "method": "tifl", "dp.sampling": "poisson"}, "use one of them"),
         ({**ON, "dp.where": "clients"}, 'needs edge.secure = "secagg"'),
@@ -67,7 +77,8 @@ def test_what_does_not_fit_is_named(settings, problem):
         {"method": "hierfavg", "cloud.aggregate": "median"},  # of edge models that have their noise
         {"method": "fedadam"},
         {"method": "fedavg", "dp.sampling": "poisson"},
-        {"dp.sampling": "poisson", "edge.clients_per_round": 0.1},
+        {"method": "hierfavg", "dp.sampling": "poisson", "edge.clients_per_round": 0.1},
+        {"cloud.norm_bound": 0.1},  # of edge models that have their noise
         {"client.momentum": 0.9, "cloud.mixing": "delta", "wan.upload": "int8"},
         {"attack.kind": "sign_flip"},
         {"edge.secure": "secagg", "dp.where": "clients"},

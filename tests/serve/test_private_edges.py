@@ -1,23 +1,28 @@
 """Deployed edges with a privacy budget: noise of the system, a ledger on disk before any sum is opened."""
 
 import json
+import math
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("grpc", reason='needs pip install "hiflash[serve]"')
 
 import hiflash
 from hiflash.errors import BudgetError, ConfigError, DamageError, RunError
 from hiflash.messages import ClientUpdate
-from hiflash.privacy.ledger import Budget
+from hiflash.privacy.ledger import EVERYBODY, Budget, Entry
 from hiflash.privacy.randomness import SeededRandomness
-from hiflash.serve.charges import Charges, EdgeCharges, open_charges, read_charges
+from hiflash.serve.charges import Charges, EdgeCharges, open_charges, read_charges, total
 from hiflash.serve.deployable import check_deployable
 from hiflash.serve.wire import Malformed
 from hiflash.sim.private import PrivacyPlan
@@ -70,7 +75,9 @@ def counts(path):
     return load_checkpoint(path)["counts"]["edge round"].tolist()
 
 
-@pytest.mark.parametrize("more", [{}, {"dp.sampling": "poisson", "edge.clients_per_round": 0.3}])
+@pytest.mark.parametrize(
+    "more", [{}, {"method": "hierfavg", "dp.sampling": "poisson", "edge.clients_per_round": 0.3}]
+)
 def test_a_deployed_run_keeps_the_ledger_of_its_edges_and_replays(more, tmp_path):
     inside = Inside(tiny_config(**PRIVATE, **more, **{"serve.keep_client_updates": False}), tmp_path)
     result = inside.run()
@@ -103,38 +110,38 @@ def test_a_deployed_run_ends_when_no_client_can_pay(tmp_path):
 
 
 def test_a_second_run_goes_on_with_what_is_left(tmp_path):
-    first = EdgeCharges(plan(8.0), 0, tmp_path / FILE)
+    first = EdgeCharges(plan(8.0), 0, range(4), tmp_path / FILE)
     opened(first)
-    again = EdgeCharges(plan(8.0), 0, tmp_path / FILE)
+    again = EdgeCharges(plan(8.0), 0, range(4), tmp_path / FILE)
     opened(again)  # noise 1 pays for 2 rounds
     with pytest.raises(BudgetError, match="client 0"):
-        opened(EdgeCharges(plan(8.0), 0, tmp_path / FILE))
+        opened(EdgeCharges(plan(8.0), 0, range(4), tmp_path / FILE))
     assert counts(tmp_path / FILE) == [2, 2, 0, 0]
 
 
 def test_other_noise_of_an_earlier_run_counts_too(tmp_path):
-    opened(EdgeCharges(plan(8.0, noise=1.0), 0, tmp_path / FILE))
-    later = EdgeCharges(plan(8.0, noise=2.0), 0, tmp_path / FILE)
+    opened(EdgeCharges(plan(8.0, noise=1.0), 0, range(4), tmp_path / FILE))
+    later = EdgeCharges(plan(8.0, noise=2.0), 0, range(4), tmp_path / FILE)
     assert set(later.ledger.entries) == {"edge round", "edge round (noise 1, rate 1)"}
-    fresh = EdgeCharges(plan(8.0, noise=2.0), 0, tmp_path / "fresh.safetensors")
+    fresh = EdgeCharges(plan(8.0, noise=2.0), 0, range(4), tmp_path / "fresh.safetensors")
     assert later.ledger.left("edge round", [0])[0] < fresh.ledger.left("edge round", [0])[0]
 
 
 def test_a_seeded_stream_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="operating system"):
-        EdgeCharges(plan(), 0, tmp_path / FILE, SeededRandomness(1))
+        EdgeCharges(plan(), 0, range(4), tmp_path / FILE, SeededRandomness(1))
     assert not (tmp_path / FILE).exists()
 
 
 def test_a_sum_of_too_few_is_neither_charged_nor_opened(tmp_path):
-    charges = EdgeCharges(plan(), 0, tmp_path / FILE)
+    charges = EdgeCharges(plan(), 0, range(4), tmp_path / FILE)
     charges.edge = OneRound()
     assert charges([update(0)], 2, np.zeros(3, np.float32)) is None
     assert counts(tmp_path / FILE) == [0, 0, 0, 0]
 
 
 def test_if_the_ledger_cannot_be_saved_nothing_is_opened(tmp_path, monkeypatch):
-    charges = EdgeCharges(plan(), 0, tmp_path / FILE)
+    charges = EdgeCharges(plan(), 0, range(4), tmp_path / FILE)
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -146,24 +153,24 @@ def test_if_the_ledger_cannot_be_saved_nothing_is_opened(tmp_path, monkeypatch):
 
 
 def test_a_damaged_or_foreign_ledger_is_refused(tmp_path):
-    opened(open_charges(plan(), 0, tmp_path))
+    opened(open_charges(plan(), 0, range(4), tmp_path))
     path = tmp_path / FILE
     good = path.read_bytes()
     path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     with pytest.raises(DamageError):
-        open_charges(plan(), 0, tmp_path)
+        open_charges(plan(), 0, range(4), tmp_path)
     path.write_bytes(good)
     other = plan()
     object.__setattr__(other, "clients", 9)
     with pytest.raises(RunError, match="another federation"):
-        open_charges(other, 0, tmp_path)
+        open_charges(other, 0, range(4), tmp_path)
 
 
 CHILD = """
 import sys
 from pathlib import Path
 from serve.test_private_edges import EdgeCharges, opened, plan
-charges = EdgeCharges(plan(), 0, Path(sys.argv[1]))
+charges = EdgeCharges(plan(), 0, range(4), Path(sys.argv[1]))
 while True:
     opened(charges)
     print("opened", flush=True)
@@ -202,14 +209,19 @@ def test_no_kill_loses_a_charge(tmp_path):
     assert seen > 4
 
 
-def said(numbers, able=True, clients=(0, 1), name="edge round"):
-    return json.dumps({"clients": list(clients), "counts": {name: numbers}, "able": able}).encode()
+ENTRY = {"noise": 1.0, "kind": "gaussian", "sampling": 1.0, "seen_by": list(EVERYBODY), "unit": "client"}
+
+
+def said(numbers, able=True, clients=(0, 1), name="edge round", **entry):
+    entries = {name: {**ENTRY, **entry}}
+    told = {"clients": list(clients), "counts": {name: numbers}, "entries": entries, "able": able}
+    return json.dumps(told).encode()
 
 
 def test_the_cloud_takes_charges_that_rise():
-    known = read_charges(said([1, 2]), [0, 1], ["edge round"], Charges())
+    known = read_charges(said([1, 2]), [0, 1], plan(), Charges())
     assert known.counts == {"edge round": {0: 1, 1: 2}}
-    assert read_charges(said([1, 3], able=False), [0, 1], ["edge round"], known).able is False
+    assert read_charges(said([1, 3], able=False), [0, 1], plan(), known).able is False
 
 
 @pytest.mark.parametrize(
@@ -225,8 +237,18 @@ def test_the_cloud_takes_charges_that_rise():
         said([1, 2], clients=(0, 3)),
         said([1, 2], able="yes"),
         said([1, 2], name="other"),
+        said([1, 2], noise=4.0),
+        said([1, 2], noise=math.nan),
+        said([1, 2], noise="1"),
+        said([1, 2], sampling=0),
+        said([1, 2], sampling=2.0),
+        said([1, 2], kind="magic"),
+        said([1, 2], unit="world"),
+        said([1, 2], seen_by=["nobody"]),
+        said([1, 2], seen_by=[[]]),
         b"{}",
         b"[]",
+        b'{"clients": [0, 1], "able": true, "counts": {}, "entries": []}',
         b"\xff",
         b"[" * 100_000,
         b" " * 2_000_000,
@@ -235,19 +257,71 @@ def test_the_cloud_takes_charges_that_rise():
 def test_hostile_or_lost_charges_are_refused(body):
     known = Charges({"edge round": {0: 1, 1: 2}})
     with pytest.raises(Malformed):
-        read_charges(body, [0, 1], ["edge round"], known)
+        read_charges(body, [0, 1], plan(), known)
+
+
+def test_a_client_that_was_charged_for_something_stays_charged_for_it():
+    known = read_charges(said([1, 2]), [0, 1], plan(), Charges())
+    known = Charges({**known.counts, "older": {0: 1, 1: 0}}, True, {**known.entries, "older": ENTRY})
+    with pytest.raises(Malformed, match="1 times for older"):
+        read_charges(said([1, 2]), [0, 1], plan(), known)
+
+
+PLANS = st.lists(
+    st.tuples(st.sampled_from([4.0, 5.0, 4.0000001]), st.sampled_from([1.0, 0.5]), st.integers(0, 3)),
+    max_size=6,
+)
+
+
+@given(PLANS)
+@settings(max_examples=30, deadline=None)
+def test_no_sequence_of_runs_loses_a_charge(runs):
+    """Charges by mechanism and by who sees them never fall, whatever noise and sampling runs have."""
+    expected = Counter()
+    with TemporaryDirectory() as folder:
+        for noise, sampling, rounds in runs:
+            charges = open_charges(plan(noise=noise, sampling=sampling), 0, range(4), Path(folder))
+            for _ in range(rounds):
+                opened(charges)
+            for mechanism, seen_by in charges.plan.entries.values():
+                expected[Entry(mechanism, seen_by)] += rounds
+            found = Counter()
+            for name, entry in charges.ledger.entries.items():
+                found[entry] += int(charges.ledger.counts[name][0])
+            assert +found == +expected
+            told = read_charges(charges.body(), range(4), charges.plan, Charges())
+            heard = total(charges.plan, [told])
+            for viewer in EVERYBODY:
+                assert heard.epsilon(0, viewer) == pytest.approx(charges.ledger.epsilon(0, viewer))
+
+
+def test_the_result_counts_what_earlier_runs_have_spent_with_other_noise(tmp_path):
+    """Noise 1 pays for two rounds of epsilon 8: a later run with noise 2 goes on from there."""
+    first = open_charges(plan(8.0, noise=1.0), 0, range(4), tmp_path)
+    opened(first)
+    spent = first.ledger.epsilon(0)
+    later = open_charges(plan(8.0, noise=2.0), 0, range(4), tmp_path)
+    told = read_charges(later.body(), range(4), later.plan, Charges())
+    assert later.plan.report(total(later.plan, [told]))["epsilon"] == pytest.approx(spent)
+
+
+def test_a_client_that_spent_at_one_edge_gets_no_new_budget_at_another(tmp_path):
+    opened(open_charges(plan(8.0), 0, (0, 1), tmp_path))
+    with pytest.raises(RunError, match=r"does not have any more \(1\).*association of the earlier run"):
+        open_charges(plan(8.0), 0, (0, 2), tmp_path)
+    assert counts(tmp_path / FILE) == [1, 1, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("settings", "problem"),
+    ("chosen", "problem"),
     [
         ({"method": "fedavg", **PRIVATE, "federation.edges": 1}, "use a method with edges"),
         ({"dp.unit": "sample", "dp.noise": 1.0}, 'use "client"'),
     ],
 )
-def test_what_cannot_be_deployed_is_named(settings, problem):
+def test_what_cannot_be_deployed_is_named(chosen, problem):
     with pytest.raises(ConfigError, match=problem):
-        check_deployable(hiflash.Config(**settings))
+        check_deployable(hiflash.Config(**chosen))
 
 
 def test_a_lost_ledger_ends_the_edge_with_a_clear_error(tmp_path):
@@ -256,9 +330,9 @@ def test_a_lost_ledger_ends_the_edge_with_a_clear_error(tmp_path):
     live = inside.deployment.live(lambda *_: None)
     try:
         cluster = live.clusters[0]
-        live.charges = {0: Charges({"edge round": dict.fromkeys(cluster, 5)})}
-        charges = open_charges(inside.deployment.plan, 0, tmp_path)
+        live.charges = {0: Charges({"edge round": dict.fromkeys(cluster, 5)}, True, {"edge round": ENTRY})}
+        charges = open_charges(inside.deployment.plan, 0, cluster, tmp_path)
         with pytest.raises(Malformed, match="lost or old"):
-            live.check_charges(0, charges.body(cluster))
+            live.check_charges(0, charges.body())
     finally:
         inside.deployment.federation.close()

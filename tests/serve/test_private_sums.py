@@ -123,7 +123,7 @@ class PrivateTable(Table):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self.charges = EdgeCharges(plan(), 0, path)
+        self.charges = EdgeCharges(plan(), 0, range(5), path)
         plain = self.edge
         self.edge = self.charges.edge = Edge(
             0, range(5), plain.workloads, plain.rules, plain.estimates, self.charges, self.charges.privacy
@@ -208,7 +208,7 @@ def test_if_the_ledger_cannot_be_saved_no_client_is_asked_and_the_edge_says_why(
 
 
 def test_an_edge_that_opens_sums_takes_no_single_models(tmp_path: Path) -> None:
-    charges = EdgeCharges(plan(), 0, tmp_path / "ledger.safetensors")
+    charges = EdgeCharges(plan(), 0, range(5), tmp_path / "ledger.safetensors")
     with pytest.raises(ProtocolError, match="models of single clients"):
         charges([update(0), update(1)], 1, np.zeros(3, np.float32))
 
@@ -216,16 +216,18 @@ def test_an_edge_that_opens_sums_takes_no_single_models(tmp_path: Path) -> None:
 def test_histograms_are_in_the_ledger_of_an_edge_once_and_the_cloud_counts_them_once(tmp_path: Path) -> None:
     sent = SentHistograms(Release("laplace", 2.0, 0.0, "sample"), 5)
     path, both = tmp_path / "ledger.safetensors", plan(histograms=sent)
-    EdgeCharges(plan(), 0, path)  # an earlier run, of clients that had sent none
+    EdgeCharges(plan(), 0, range(5), path)  # an earlier run, of clients that had sent none
     for _ in range(2):
-        charges = EdgeCharges(both, 0, path)
+        charges = EdgeCharges(both, 0, range(5), path)
         assert charges.ledger.counts["label histogram"].tolist() == [1] * 5
         assert load_checkpoint(path)["counts"]["label histogram"].tolist() == [1] * 5
-    told = read_charges(charges.body(range(5)), range(5), both.entries, Charges())
+    told = read_charges(charges.body(), range(5), both, Charges())
     ledger = total(both, [told])
     assert ledger.counts["label histogram"].tolist() == [1] * 5
     assert both.report(ledger)["other_units"]["sample"]["epsilon"] == pytest.approx(2.002, abs=1e-3)
-    again = EdgeCharges(plan(histograms=SentHistograms(Release("laplace", 1.0, 0.0, "sample"), 5)), 0, path)
+    again = EdgeCharges(
+        plan(histograms=SentHistograms(Release("laplace", 1.0, 0.0, "sample"), 5)), 0, range(5), path
+    )
     assert set(again.ledger.entries) == {
         "edge round",
         "label histogram",

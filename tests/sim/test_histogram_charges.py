@@ -121,6 +121,29 @@ def test_joins_and_repairs_ask_for_histograms_too() -> None:
     assert run(**moving).privacy["histograms"]["clients"] == 12
 
 
+def test_labels_that_place_moving_clients_are_named_or_charged(tmp_path: Any) -> None:
+    (tmp_path / "availability.csv").write_text("time_s,client,event\n1,0,leave\n2,0,join\n")
+    random = {"federation.association": "random", "privacy.epsilon": None}
+    note = "clients that join or are moved were placed by their label counts"
+    assert run(**PRIVATE, **random).privacy["not_covered"] == []
+    assert run(**PRIVATE, **random, **{"mobility.repair_s": 1.0}).privacy["not_covered"] == [note]
+    listed = {"federation.files": str(tmp_path)}
+    assert run(**PRIVATE, **random, **listed).privacy["not_covered"] == [note]
+    # With noise, whoever joins has sent a histogram once, and everybody is charged for it.
+    charged = run(**PRIVATE, **listed).privacy
+    assert charged["not_covered"] == []
+    assert {group["charges"]["label histogram"] for group in charged["groups"]} == {1}
+    with pytest.raises(ConfigError, match="opens no single histogram"):
+        run(**listed, **{"privacy.histograms": "group", "privacy.epsilon": None})
+
+
+def test_a_delta_that_lets_clients_be_given_away_is_named() -> None:
+    off = {"federation.association": "random", "privacy.epsilon": None}
+    assert run(**PRIVATE, **off, **{"dp.delta": 0.08}).privacy["not_covered"] == []
+    (note,) = run(**PRIVATE, **off, **{"dp.delta": 0.1}).privacy["not_covered"]
+    assert note.startswith("dp.delta = 0.1 is not below 1 / 12 clients")
+
+
 def test_a_resumed_run_charges_histograms_once(tmp_path: Any) -> None:
     whole = run(**PRIVATE)
     calls = iter(range(10**9))

@@ -48,7 +48,7 @@ def gaussian(noise, times, sampling=None):
     ("method", "more"),
     [
         ("hifl", {}),
-        ("hifl", POISSON),
+        ("hierfavg", POISSON),
         ("hierfavg", {"edge.clients_per_round": 2}),
         ("hidelta", {}),
         ("fedat", {}),
@@ -114,7 +114,7 @@ def test_clients_join_with_the_given_probability_and_independently():
 
 
 def test_a_round_that_nobody_joins_still_has_noise():
-    result = run("hifl", **{**POISSON, "edge.clients_per_round": 0.01, "stop.communications": 8})
+    result = run("hierfavg", **{**POISSON, "edge.clients_per_round": 0.01, "stop.communications": 8})
     assert result.client_uploads < 8
     assert result.applied_per_edge != [0, 0, 0, 0]
     assert np.abs(result.weights).max() > 1  # noise of deviation 1 in a sum divided by 1
@@ -166,7 +166,7 @@ def test_planned_rounds_share_the_limits_out_evenly():
     # a third of the cluster a round
     assert planned_rounds(config(**of, **{"edge.clients_per_round": 1}), steps) == 10
     # sampled clients pay for every round
-    assert planned_rounds(config(**of, **POISSON), steps) == 30
+    assert planned_rounds(config("hierfavg", **of, **POISSON), steps) == 30
     # 180 steps of 12 clients with 3 each
     assert planned_rounds(config(**of, **{"stop.client_steps": 180}), steps) == 5
     # 60 uploads of 12 clients

@@ -90,10 +90,34 @@ def test_an_association_comes_from_what_clients_sent_and_adds_no_noise(ward: Pat
     from hiflash.core.association.strategies import js_per_edge
 
     clusters = [rows[rows[:, 1] == edge, 0].tolist() for edge in range(2)]
-    assert row["total_js"] == pytest.approx(sum(js_per_edge(read_histograms("inbox"), clusters)), abs=1e-12)
+    sent, _ = read_histograms("inbox")
+    assert row["total_js"] == pytest.approx(sum(js_per_edge(sent, clusters)), abs=1e-12)
     given = Config.load("ward.toml", {"federation.files": "files"})
     assert given.federation.association == "given"
     check_deployable(given)  # nodes get the association alone
+
+
+@pytest.mark.parametrize(
+    ("sent", "wanted", "said"),
+    [
+        (
+            (),
+            ("--privacy.epsilon", "3"),
+            "epsilon 1.0, noise laplace, unit sample, and the configuration has",
+        ),
+        (("--privacy.epsilon", "5"), (), "epsilon 5.0"),
+        (("--privacy.epsilon", "off"), (), "histograms with no noise"),
+        ((), ("--privacy.epsilon", "off"), "the configuration has no noise"),
+    ],
+)
+def test_histograms_with_other_noise_than_ledgers_charge_are_refused(
+    sent: tuple[str, ...], wanted: tuple[str, ...], said: str, ward: Path, capsys
+) -> None:
+    for client in range(CLIENTS):
+        assert written(client, *sent) == 0
+    assert main(["associate", "ward.toml", "--histograms", "inbox", "--out", "a.csv", *wanted]) == 2
+    assert said in capsys.readouterr().err
+    assert not (ward / "a.csv").exists()
 
 
 def test_nodes_refuse_files_with_the_labels_of_single_clients(ward: Path) -> None:
@@ -172,4 +196,4 @@ def test_files_that_do_not_fit_are_named(second, said, tmp_path: Path) -> None:
 
 def test_a_histogram_that_noise_has_emptied_counts_all_classes_alike(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps({**GOOD, "counts": [0, 0]}))
-    assert read_histograms(tmp_path).tolist() == [[1, 1]]
+    assert read_histograms(tmp_path)[0].tolist() == [[1, 1]]

@@ -102,9 +102,26 @@ def test_clients_of_other_sizes_have_other_rates_and_a_budget_holds():
 
 
 def test_noise_is_calibrated_for_the_client_that_needs_most():
-    result = run(**{"dp.noise": "auto", "dp.epsilon": 8.0, "dp.rounds": 4})
-    assert result.privacy["noise"] > 0.5
+    """The client with the fewest samples has the largest rate; 4 rounds of 3 steps cost it epsilon 8."""
+    result = run(**{"data.partition": "quantity", "dp.noise": "auto", "dp.epsilon": 8.0, "dp.rounds": 4})
+    rates = [entry["sampling"] for entry in result.privacy["entries"].values()]
+    assert max(rates) > 2 * min(rates)
+
+    def cost(noise, rate):
+        accountant, event = RdpAccountant(), dp_accounting.GaussianDpEvent(noise)
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, event) if rate < 1 else event, 4 * 3)
+        return accountant.get_epsilon(1e-5)
+
+    noise = result.privacy["noise"]
+    assert cost(noise, max(rates)) <= 8.0 < cost(noise - 2e-4, max(rates))
     assert result.privacy["epsilon"] <= 8.0
+
+
+def test_an_edge_that_got_a_model_is_charged_for_it_in_a_sum_or_not():
+    """A deadline that some clients miss: their models come, are in no sum, and are paid for."""
+    result = run(**{"edge.deadline_s": 0.0005, "edge.quorum": 1.0, "stop.client_steps": 300})
+    assert result.abandoned > 0
+    assert result.privacy["charges"] == result.client_steps
 
 
 def test_models_that_mix_samples_are_refused():

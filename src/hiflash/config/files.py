@@ -100,6 +100,11 @@ def _mobility_misfits(config: Config) -> list[str]:
             f"availability needs edges at places, and the edges of {config.method} are latency tiers "
             '(federation.association = "latency"); use another method or leave availability out'
         )
+    if config.privacy.histograms == "group" and not federation.flat:
+        problems.append(
+            'privacy.histograms = "group" opens no single histogram, and clients that join by availability '
+            'are placed by theirs; use "single" with a privacy.epsilon, or leave availability out'
+        )
     return problems
 
 

@@ -145,10 +145,10 @@ class DpSection(Section):
     unit: Literal["off", "client", "sample"] = setting(
         "off", "what the model must not give away: that a client took part, or one of its samples"
     )
-    clip: Positive = setting(
+    clip: Annotated[float, Field(ge=1e-12, le=1e12)] = setting(
         1.0, "clip each client's change of the model, or each sample's gradient, to this norm"
     )
-    noise: Annotated[float, Field(gt=0, le=1000)] | Literal["auto"] = setting(
+    noise: Annotated[float, Field(ge=1e-6, le=1000)] | Literal["auto"] = setting(
         "auto", "deviation of the noise in a sum, in clips; auto: the least for dp.epsilon and dp.rounds"
     )
     epsilon: Positive | NoneOr = setting(

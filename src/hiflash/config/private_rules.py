@@ -51,6 +51,16 @@ def _weights_are_one(config: Config) -> str | None:
     )
 
 
+def _the_clip_is_the_bound(config: Config) -> str | None:
+    summed_up = config.federation.flat and config.cloud.schedule == "sync"
+    if config.dp.unit != "client" or not summed_up or config.cloud.norm_bound == "none":
+        return None
+    return (
+        "cloud.norm_bound would refuse single clients by their data, before any noise: their absence tells "
+        "something; leave it out, dp.clip is the bound"
+    )
+
+
 def _no_scores_of_clients(config: Config) -> str | None:
     if not config.evaluate.clients:
         return None
@@ -67,6 +77,14 @@ def _sampling_has_a_probability(config: Config) -> str | None:
         return (
             'dp.sampling = "poisson" counts on a secret choice, and in edge.secure = "secagg" the clients of '
             "a round know each other; leave it out, and give edge.clients_per_round for smaller rounds"
+        )
+    late = config.cloud.schedule == "sync" and config.cloud.deadline_s != "none"
+    if not config.federation.flat and (late or config.cloud.schedule == "async"):
+        decides = "whether an edge meets cloud.deadline_s" if late else "staleness"
+        return (
+            f'dp.sampling = "poisson" counts on a secret choice, and here {decides} tells how long an edge '
+            "round took, so whether slow clients joined; leave it out, or use a synchronous method without "
+            "a deadline of the cloud"
         )
     if not config.federation.flat:
         share = config.edge.clients_per_round
@@ -135,6 +153,7 @@ PRIVATE_RULES: tuple[Callable[[Config], str | None], ...] = tuple(
         _rounds_are_known,
         _clients_send_one_model,
         _weights_are_one,
+        _the_clip_is_the_bound,
         _no_scores_of_clients,
         _sampling_has_a_probability,
         _who_adds_noise,

@@ -149,9 +149,20 @@ class Config(Section):
         given = with_absolute_files(flatten(raw))
         settings = {**_usual(given), **given}
         problems = [f"{key} {reason}" for key in given if (reason := out_of_place(key, settings))]
-        if problems:
+        if problems and cls._sections_are_valid(nest(settings)):  # else what is wrong with them comes first
             raise ValueError("\n".join(problems))
         return nest(settings)
+
+    @classmethod
+    def _sections_are_valid(cls, nested: Mapping[str, Any]) -> bool:
+        for name, field in cls.model_fields.items():
+            section = field.annotation
+            if isinstance(section, type) and issubclass(section, Section) and name in nested:
+                try:
+                    section.model_validate(nested[name])
+                except ValidationError:
+                    return False
+        return True
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

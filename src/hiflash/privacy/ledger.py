@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,12 @@ class Entry:
     mechanism: Mechanism
     seen_by: tuple[str, ...] = EVERYBODY
     unit: str = "client"
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any], unit: str = "client") -> Entry:
+        """Return an entry from plain data; those of older ledgers have no unit."""
+        mechanism = Mechanism(plain["noise"], plain["kind"], plain["sampling"])
+        return cls(mechanism, tuple(plain["seen_by"]), plain.get("unit", unit))
 
     def plain(self) -> dict[str, Any]:
         """Return the entry as plain data."""
@@ -163,16 +170,38 @@ class PrivacyLedger:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot; entries that were declared since must be the same."""
         for name, plain in state["entries"].items():
-            mechanism = Mechanism(plain["noise"], plain["kind"], plain["sampling"])
-            self.declare(name, mechanism, tuple(plain["seen_by"]), plain.get("unit"))  # older ones have none
+            entry = Entry.read(plain, self.unit)
+            self.declare(name, entry.mechanism, entry.seen_by, entry.unit)
         for name in self.entries:
             saved = state["counts"].get(name)
-            counts = np.zeros(self.clients, np.int64) if saved is None else np.array(saved, np.int64)
-            if counts.shape != (self.clients,) or (counts < 0).any():
-                raise ProtocolError(
-                    f"the privacy ledger has {counts.shape} counts for {self.clients} clients"
-                )
-            self.counts[name] = counts
+            self.counts[name] = np.zeros(self.clients, np.int64) if saved is None else self._checked(saved)
+
+    def take_up(self, state: Mapping[str, Any]) -> None:
+        """Add the charges of another ledger.
+
+        The same mechanism is one entry, whatever its name there. Another one under the same name, such as the
+        noise of an earlier run, gets a name of its own.
+        """
+        for name, plain in state["entries"].items():
+            entry, counts = Entry.read(plain, self.unit), self._checked(state["counts"][name])
+            own = next((each for each, known in self.entries.items() if known == entry), None)
+            if own is None:
+                own = self._free_name(name, entry.mechanism)
+                self.declare(own, entry.mechanism, entry.seen_by, entry.unit)
+            self.counts[own] = self.counts[own] + counts
+
+    def _checked(self, saved: npt.ArrayLike) -> Ints:
+        counts = np.array(saved, np.int64)
+        if counts.shape != (self.clients,) or (counts < 0).any():
+            raise ProtocolError(f"the privacy ledger has {counts.shape} counts for {self.clients} clients")
+        return counts
+
+    def _free_name(self, name: str, mechanism: Mechanism) -> str:
+        if name not in self.entries:
+            return name
+        words = f"{name.split(' (')[0]} (noise {mechanism.noise:g}, rate {mechanism.sampling:g})"
+        others = (f"{words} {number}" for number in count(2))
+        return next(each for each in chain([words], others) if each not in self.entries)
 
     def _charge(self, name: str, clients: Ints, times: int) -> None:
         if name not in self.entries:

@@ -116,7 +116,7 @@ class EdgeAgent:
     async def _tell_charges(self) -> None:
         """Tell the cloud what this edge's clients have been charged, if anything is counted."""
         if self.charges is not None:
-            body = self.charges.body(self.cluster.expected or ())
+            body = self.charges.body()
             await self.patience.call(self.cloud, "Charges", body)
 
     def _built(self) -> Edge:

@@ -223,7 +223,7 @@ class LiveCloud(Stateful):
         if self.plan is None:
             raise Malformed("charges without differential privacy")
         known = self.charges.get(edge, Charges())
-        return read_charges(body, self.clusters[edge], self.plan.entries, known)
+        return read_charges(body, self.clusters[edge], self.plan, known)
 
     def edges_ms(self) -> dict[str, list[float]]:
         """Return measured response latency and waiting time of every edge."""

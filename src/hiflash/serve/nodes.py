@@ -105,7 +105,8 @@ async def run_edge(
     The edge keeps its privacy ledger in the `folder`, if it has one.
     """
     most = deployment.wire.most_bytes
-    charges = open_charges(deployment.plan, number, folder)
+    cluster = deployment.federation.population.clusters[number]
+    charges = open_charges(deployment.plan, number, cluster, folder)
     cloud = place.channels.to(place.cloud, "cloud", 0, most)
     sums = edge_sums(deployment, place.channels, charges)
     agent = deployment.edge(number, cloud, charges=charges, sums=sums)

@@ -114,8 +114,10 @@ def simulator(config: Config, population: Population, start: StartModel, materia
         recall=materials.recall,
         log=log,
         spending=spending,
-        histograms=sent_histograms(config, len(population.examples), deployed=False),
-        mobility=_mobility(config, population, edges, world, log) if _mobile(config, population) else None,
+        histograms=sent_histograms(
+            config, len(population.examples), deployed=False, mobile=population.mobile(config)
+        ),
+        mobility=_mobility(config, population, edges, world, log) if population.mobile(config) else None,
     )
 
 
@@ -161,12 +163,6 @@ def _peers(population: Population, world: World) -> Peers:
         return np.array([world.latency_s(unit).max() for unit in range(len(clusters))])
 
     return Peers(clusters, population.labels, latency_s)
-
-
-def _mobile(config: Config, population: Population) -> bool:
-    """Return whether any client moves, joins, leaves or is absent, or repairs are due."""
-    measured = population.measured
-    return config.mobility.active or (measured is not None and measured.availability is not None)
 
 
 def _mobility(

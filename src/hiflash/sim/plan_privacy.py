@@ -35,7 +35,8 @@ def plan_of(
     at_cloud = dp.unit == "client" and config.federation.flat and config.cloud.schedule == "sync"
     probability = _probability(config)
     rates = [min(1.0, config.client.batch / count) for count in examples] if dp.unit == "sample" else []
-    sent = sent_histograms(config, len(examples), deployed=deployed)
+    mobile = population.mobile(config)
+    sent = sent_histograms(config, len(examples), deployed=deployed, mobile=mobile)
     beside = [(sent.mechanism, 1)] if sent is not None and sent.release.unit == dp.unit else []
     _check_histograms(config, beside)
     noise = dp.noise
@@ -60,7 +61,7 @@ def plan_of(
         cloud_divisor=float(config.cloud.participants if dp.clients == "auto" else dp.clients),
         rates=tuple(rates),
         steps=tuple(steps) if rates else (),
-        notes=_notes(config, sent),
+        notes=_notes(config, sent, mobile=mobile),
         histograms=sent,
         least=least_clients(config),
     )
@@ -162,9 +163,16 @@ def _check_first_round(plan: PrivacyPlan, beside: Sequence[tuple[Mechanism, int]
     )
 
 
-def _notes(config: Config, sent: SentHistograms | None) -> tuple[str, ...]:
+def _notes(config: Config, sent: SentHistograms | None, *, mobile: bool) -> tuple[str, ...]:
     """Return what the noise of a run does not cover."""
     notes = []
+    if config.dp.unit == "client" and config.dp.delta * config.federation.clients >= 1:
+        notes.append(
+            f"dp.delta = {config.dp.delta:g} is not below 1 / {config.federation.clients:,} clients: who "
+            "gives some of them away could keep this promise"
+        )
+    if mobile and sent is None and not config.federation.flat:
+        notes.append("clients that join or are moved were placed by their label counts")
     if sent is None and not config.federation.flat and config.federation.association in BY_LABELS:
         read = "label counts of clients"
         if config.privacy.histograms == "group":

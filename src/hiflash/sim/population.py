@@ -52,6 +52,11 @@ class Population:
     held_out: list[np.ndarray] = field(default_factory=list)
     validation: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
+    def mobile(self, config: Config) -> bool:
+        """Return whether any client moves, joins, leaves or is absent, or repairs are due."""
+        listed = self.measured is not None and self.measured.availability is not None
+        return config.mobility.active or listed
+
     def js_per_edge(self, clusters: Clusters) -> list[float]:
         """Return the divergence of each edge's labels from those of all clients; empty without labels."""
         return [] if self.labels is None else js_per_edge(self.labels, clusters)

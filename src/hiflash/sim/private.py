@@ -66,14 +66,24 @@ class PrivacyPlan:
         sampled = Mechanism(self.charged, sampling=self.sampling)
         return {SAMPLED_ROUND: (sampled, (MODELS,)), ROUND: (alone, (PARTICIPATION,))}
 
-    def ledger(self) -> PrivacyLedger:
-        """Return the ledger of a run at its start, with the histograms that were sent before."""
+    def ledger(self, before: Mapping[str, Any] | None = None) -> PrivacyLedger:
+        """Return the ledger of a run at its start, with the histograms that were sent before.
+
+        It goes on from the charges of the snapshot `before`.
+        """
+        made = self.blank_ledger()
+        if before is not None:
+            made.take_up(before)
+        self.charge_histograms(made)
+        return made
+
+    def blank_ledger(self) -> PrivacyLedger:
+        """Return a ledger with nothing but names in it."""
         made = PrivacyLedger(self.budget, self.clients, self.unit)
         for name, (mechanism, seen_by) in self.entries.items():
             made.declare(name, mechanism, seen_by)
         if self.histograms is not None:
             made.declare(HISTOGRAM, self.histograms.mechanism, unit=self.histograms.release.unit)
-            self.charge_histograms(made)
         return made
 
     def charge_histograms(self, ledger: PrivacyLedger) -> None:
@@ -177,6 +187,18 @@ class Spending:
         """Return the mean share of the budget that clients have used, below 1 while one can pay."""
         return 1.0 if self.nobody_left else min(0.999, self.rounds / max(1, self.total))
 
+    def round_over(
+        self, able: Sequence[int], asked: Sequence[int], reporting: Sequence[int], *, opened: bool
+    ) -> None:
+        """Charge an edge round. Where only samples are private, the edge saw the model of everybody it asked.
+
+        Where clients are, nothing becomes known of a sum that stays closed, and a flat cloud adds up itself.
+        """
+        if self.plan.unit == "sample":
+            self.charge(able, asked)
+        elif opened and not self.plan.at_cloud:
+            self.charge(able, reporting)
+
     def charge(self, members: Sequence[int], joined: Sequence[int]) -> None:
         """Charge a round whose sum is opened."""
         self.plan.charge(self.ledger, members, joined)
@@ -221,7 +243,7 @@ def joining(
 
 
 def _step_at(rate: float) -> str:
-    return f"local step at rate {rate:.6g}"
+    return f"local step at rate {rate:.9g}"  # clients with other rates need other names
 
 
 def _grouped(

@@ -32,8 +32,12 @@ class SentHistograms:
         return {**asdict(self.release), "clients": self.clients}
 
 
-def sent_histograms(config: Config, clients: int, *, deployed: bool) -> SentHistograms | None:
+def sent_histograms(
+    config: Config, clients: int, *, deployed: bool, mobile: bool = False
+) -> SentHistograms | None:
     """Return what clients have sent for their association; None if nobody asked, or histograms were exact.
+
+    Where clients are `mobile`, joins and repairs look at labels too.
 
     Deployed clients are associated beforehand, from what `hiflash histogram` has written. Nodes know the
     result alone, so one with `serve.data = "own"` and an association in files counts as made that way.
@@ -45,5 +49,5 @@ def sent_histograms(config: Config, clients: int, *, deployed: bool) -> SentHist
     if deployed:
         asked = config.serve.data == "own" and association == "given"
     else:
-        asked = association in BY_LABELS or config.mobility.active  # joins and repairs look at labels
+        asked = association in BY_LABELS or mobile
     return SentHistograms(release, clients) if asked else None

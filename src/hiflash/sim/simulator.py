@@ -229,9 +229,10 @@ class Simulator(Readings):
         self._log("edge_round", edge=end.edge, lease=end.lease_id, index=end.index,
                   asked=len(timing.clients), clients=len(timing.reporting), steps=steps,
                   **({"lost": list(timing.lost)} if timing.lost else {}))  # fmt: skip
-        opened = len(timing.reporting) >= edge.needed  # else the sum of this round stays closed
-        if opened and self.spending is not None and not self.spending.plan.at_cloud:
-            self.spending.charge(edge.able(end.lease_id, end.index), timing.reporting)
+        if self.spending is not None:
+            opened = len(timing.reporting) >= edge.needed  # else the sum of this round stays closed
+            able = edge.able(end.lease_id, end.index)
+            self.spending.round_over(able, timing.clients, timing.reporting, opened=opened)
         compute_s, send_s = timing.reported_compute_s, timing.reported_send_s
         report = Report(end.lease_id, end.index, timing.reporting, end.model, compute_s, send_s, self.now)
         self._from_edge(edge.handle(report))

@@ -62,8 +62,11 @@ def write_histogram(
     return rules
 
 
-def read_histograms(folder: str | Path) -> Counts:
-    """Return the histograms that clients have sent, a row each; all are there, and protected alike."""
+def read_histograms(folder: str | Path) -> tuple[Counts, dict[str, Any] | None]:
+    """Return the histograms that clients have sent, a row each, and their noise, None if they are exact.
+
+    All are there, and protected alike.
+    """
     files = sorted(Path(folder).glob("*.json"))
     if not files:
         raise DataError(f"{folder} has no histograms; put there the files that hiflash histogram has written")
@@ -84,7 +87,7 @@ def read_histograms(folder: str | Path) -> Counts:
                 raise DataError(f"{path} and {first_path} differ in their {words}: {one} and {other}")
     counts: Counts = np.array([found[client][1]["counts"] for client in range(len(found))], np.int64)
     counts[counts.sum(axis=1) == 0] = 1  # noise has left nothing: all classes alike
-    return counts
+    return counts, first["release"]
 
 
 def with_histograms(config: Config, folder: str | Path) -> tuple[Config, FederationData]:
@@ -98,7 +101,8 @@ def with_histograms(config: Config, folder: str | Path) -> tuple[Config, Federat
             f'--histograms are of single clients, and privacy.histograms = "{config.privacy.histograms}" '
             "opens none; leave one of them out"
         )
-    labels, files = read_histograms(folder), config.federation.files
+    (labels, sent), files = read_histograms(folder), config.federation.files
+    _check_release(config, sent, folder)
     if len(labels) != config.federation.clients:
         raise ConfigError(
             f"{folder} has histograms of {len(labels)} clients, and federation.clients is "
@@ -108,6 +112,18 @@ def with_histograms(config: Config, folder: str | Path) -> tuple[Config, Federat
     federation = replace(measured, labels=labels, samples=None, association=None, origins={})
     own = {"federation.files": remember(federation), "serve.data": "partition", "privacy.epsilon": "off"}
     return config.with_choices(own), federation
+
+
+def _check_release(config: Config, sent: dict[str, Any] | None, folder: str | Path) -> None:
+    """Raise if histograms were sent with other noise than the configuration has: ledgers go by that."""
+    release = release_of(config.privacy, deployed=True)
+    wanted = None if release is None else asdict(release)
+    if sent != wanted:
+        raise ConfigError(
+            f"{folder} has histograms with {_comparable(sent)}, and the configuration has "
+            f"{_comparable(wanted)}, which privacy ledgers would charge; give the privacy.* with which "
+            "clients have sent them"
+        )
 
 
 def _own_counts(config: Config, client: int, data: str) -> Counts:

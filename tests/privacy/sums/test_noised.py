@@ -1,4 +1,4 @@
-"""Private secure sums: noise sized for the threshold, sums that do not wrap, what is charged and refused."""
+"""Private secure sums: noise that no client can subtract, sums that do not wrap, charges and refusals."""
 
 import math
 from itertools import combinations
@@ -76,21 +76,21 @@ def test_a_model_by_hand():
     assert summed.applied(np.float32([1, 1]), 4.0).tolist() == [1.375, 0.875]
 
 
-def test_shares_add_up_to_the_promised_noise_at_the_threshold_and_to_more_above():
+def test_a_client_that_subtracts_its_own_noise_is_left_with_the_promised_one():
     form, size = Noised(10, 1.0, 1.0), 4_000
-    few = threshold(10)  # 7 of 10
+    few = threshold(10) - 1  # 7 of 10 are in a sum, and one of them reads it
     shares = [discrete_gaussian(form.share, size, SEEDED.stream("share", client)) for client in range(10)]
     rough = 5 / math.sqrt(2 * size)
     assert sum(shares[:few]).std() / form.grid.most == pytest.approx(1.0, rel=rough)
-    assert sum(shares).std() / form.grid.most == pytest.approx(math.sqrt(10 / 7), rel=rough)
+    assert sum(shares).std() / form.grid.most == pytest.approx(math.sqrt(10 / 6), rel=rough)
 
 
 @given(st.integers(3, MOST_CLIENTS), st.floats(1e-3, 1000))
 def test_noise_is_never_smaller_than_promised_and_sums_have_room(clients, noise):
     form = Noised(clients, 1.0, noise)
-    fewest = threshold(clients) * form.share
+    fewest = (threshold(clients) - 1) * form.share
     assert fewest >= (noise * form.grid.most) ** 2
-    assert fewest < (noise * form.grid.most) ** 2 + threshold(clients) + 1  # rounded up, no more
+    assert fewest < (noise * form.grid.most) ** 2 + threshold(clients)  # rounded up, no more
     assert clients * form.grid.most + 12 * math.sqrt(clients * form.share) < 2**31
     assert form.grid.bits >= 16  # rounding moves a change by at most sqrt(d) 2^-16 clips
 
@@ -98,7 +98,7 @@ def test_noise_is_never_smaller_than_promised_and_sums_have_room(clients, noise)
 @given(st.integers(3, MOST_CLIENTS), st.floats(1e-3, 1000))
 def test_a_finer_grid_would_have_no_room_or_is_not_wanted(clients, noise):
     bits = Noised(clients, 1.0, noise).grid.bits
-    share = -(-math.ceil((noise * 2 ** (bits + 1)) ** 2) // threshold(clients))
+    share = -(-math.ceil((noise * 2 ** (bits + 1)) ** 2) // (threshold(clients) - 1))
     full = clients * 2 ** (bits + 1) + 12 * math.sqrt(clients * share) >= 2**31
     assert full or bits == grid_of(1.0, noise).bits
 
@@ -134,14 +134,16 @@ def test_a_sum_that_no_honest_clients_can_have_made_is_refused():
     lie = np.zeros(1002, np.uint32)
     lie[-2] = 3
     # By hand: 3 clips, and noise of deviation 1 in 1000 values: 1000 + 2 sqrt(72000) + 144 = 1680.66 squared
-    # clips, as three shares of a third each.
-    most = 3 + math.sqrt(1680.66)
+    # clips, and half of that more: three shares of a half each.
+    most = 3 + math.sqrt(1.5 * 1680.66)
     for clips, good in ((most - 0.01, True), (most + 0.01, False)):
         lie[0] = int(clips * form.grid.most)
         if good:
             decode(terms, lie, 3)
         else:
-            with pytest.raises(Refused, match=r"the sum is 44\.01 clips long.* at most 44; one of them lies"):
+            with pytest.raises(
+                Refused, match=r"the sum is 53\.22 clips long.* at most 53\.21; one of them lies"
+            ):
                 decode(terms, lie, 3)
 
 
@@ -183,10 +185,10 @@ def test_spread_noise_is_charged_with_its_approximation_term():
 
 
 def test_hardly_any_noise_is_charged_more_than_a_gaussian_of_its_size():
-    """1e-6 clips are a variance of 2 (1.1 rounded up) over 7 shares, 1 for each client: tau by hand."""
+    """1e-6 clips are a variance of 2 (1.1 rounded up) over 6 shares, 1 for each client: tau by hand."""
     form = Noised(10, 1.0, 1e-6)
     assert (form.grid.bits, form.share) == (20, 1)
-    tau = 10 * math.fsum(math.exp(-2 * math.pi**2 * k / (k + 1)) for k in range(1, 7))
+    tau = 10 * math.fsum(math.exp(-2 * math.pi**2 * k / (k + 1)) for k in range(1, 6))
     assert spread_noise(1e-6, 10, 100) == pytest.approx(1 / math.sqrt(1e12 + 50 * tau), rel=1e-12)
 
 
@@ -194,6 +196,6 @@ def test_hardly_any_noise_is_charged_more_than_a_gaussian_of_its_size():
 def test_no_smaller_round_is_cheaper_than_what_is_charged(noise, clients, size):
     charged = spread_noise(noise, 300, size)
     form = Noised(clients, 1.0, noise)
-    real = multiplier(form.share, threshold(clients), size, form.grid.most)
+    real = multiplier(form.share, threshold(clients) - 1, size, form.grid.most)
     assert charged <= real * (1 + 1e-12)
     assert charged <= noise * (1 + 1e-12)

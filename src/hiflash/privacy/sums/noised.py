@@ -1,7 +1,8 @@
 """Private secure sums: every client clips its change and adds its share of the noise before it is masked.
 
 A change is a vector of whole numbers on a grid, at most 2^b long, with weight 1. Each of n clients adds
-discrete Gaussian noise of variance v, sized for the `threshold(n)` clients without which nothing is opened.
+discrete Gaussian noise of variance v. `threshold(n)` clients are in every sum that is opened; one of them may
+be the reader, who knows its own noise. So v is sized for the others, `threshold(n) - 1`.
 The sum is opened modulo 2^32 and read as signed numbers. b is the largest for which
 
     n 2^b + 12 sqrt(n v) < 2^31
@@ -124,10 +125,10 @@ def spread_noise(noise: float, clients: int, size: int) -> float:
     epsilon^2 / 2 concentrated DP with epsilon the smaller of sqrt(D^2 / (n v) + tau size / 2) and
     D / sqrt(n v) + tau sqrt(size). A Gaussian of multiplier 1 / epsilon has the same curve. D^2 / (n v) is at
     most 1 / noise^2, and tau is largest for the largest round, whose clients have the smallest shares.
-    Clients beyond the threshold add noise of their own, which costs nothing.
+    Clients beyond those counted add noise of their own, which costs nothing.
     """
     largest = Noised(clients, 1.0, noise)
-    return _charged(1 / noise, sum_divergence(largest.share, threshold(clients)), size)
+    return _charged(1 / noise, sum_divergence(largest.share, _others(clients)), size)
 
 
 def multiplier(variance: int, terms: int, size: int, sensitivity: float) -> float:
@@ -140,7 +141,12 @@ def _charged(alone: float, tau: float, size: int) -> float:
 
 
 def _share(variance: int, clients: int) -> int:
-    return -(-variance // threshold(clients))
+    return -(-variance // _others(clients))
+
+
+def _others(clients: int) -> int:
+    """Return how many clients a sum has at least, without one that reads it."""
+    return threshold(clients) - 1
 
 
 @lru_cache(maxsize=1024)
