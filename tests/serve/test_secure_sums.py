@@ -31,7 +31,7 @@ from hiflash.serve.approvals import read_denylist
 from hiflash.serve.authority import make_throwaway_federation
 from hiflash.serve.calls import CallError, Peer
 from hiflash.serve.channels import open_channels
-from hiflash.serve.client_sums import ClientSums, Trained, take_part
+from hiflash.serve.client_sums import ClientSums, Invited, Trained, take_part
 from hiflash.serve.cluster import Closed, Cluster, EdgeTerms
 from hiflash.serve.credentials import Credentials
 from hiflash.serve.edge_sums import EdgeSums
@@ -99,12 +99,13 @@ def test_a_deployed_client_refuses_a_seeded_source_of_keys(tmp_path: Path) -> No
 
 def test_keys_are_used_once_and_may_be_ready_before(tmp_path: Path) -> None:
     sums = ClientSums("test", BOUND, SeededSigner(0, 0), SeededVerifier(0), SeededRandomness(0, "keys"))
-    first = sums.keys(5)
-    sums.prepare()
-    sums.prepare()
-    second = sums.keys(5)
+    first = sums.keys()
+    sums.clients = 5
+    for _ in range(2):
+        asyncio.run(sums.prepare())
+    second = sums.keys()
     assert list(second.dealt) == [(4, 5)]  # four of five, as in the last sum
-    third = sums.keys(7)
+    third = sums.keys()
     secrets = {
         getattr(keys, name)
         for keys in (first, second, third)
@@ -206,8 +207,8 @@ class Table:
         self.machines: dict[int, SumClient] = {}
         self.base = np.float32([1, 2, 3])
 
-    async def open(self) -> asyncio.Task[Closed]:
-        """Begin a round, and let all clients fetch their task."""
+    async def begin(self) -> asyncio.Task[Closed]:
+        """Begin a round of clients that have all said hello."""
         for client in range(5):
             hello = pb.Hello(protocol=PROTOCOL, node=client, config_digest="c", spec_digest="s", examples=16)
             await self.cluster.serve("Hello", Peer("client", client), hello.SerializeToString())
@@ -217,6 +218,11 @@ class Table:
         (opened,) = self.edge.handle(Received(grant, 0.0, now))
         holding = asyncio.create_task(self.cluster.hold(self.edge, opened))  # type: ignore[arg-type]
         await asyncio.sleep(0)
+        return holding
+
+    async def open(self) -> asyncio.Task[Closed]:
+        """Begin a round, and let all clients fetch their task."""
+        holding = await self.begin()
         for client in range(5):
             self.tasks = await self.fetch(client)
             terms = read_terms(self.tasks, "test", SIZE)
@@ -235,7 +241,7 @@ class Table:
     def answer(self, client: int, told: pb.SumTold | None, phase: str) -> pb.Sum:
         """Return an honest client's answer in a phase."""
         machine = self.machines[client]
-        request = None if told is None else read_request(told)
+        request = None if told is None else read_request(told, 5)
         if phase == "masked":
             machine.receive(request)  # type: ignore[arg-type]
             change = np.full(SIZE, client / 10)
@@ -414,7 +420,7 @@ def test_clients_that_refuse_to_go_on_are_lost_and_too_many_end_the_lease(caplog
 
     asyncio.run(main())
     assert "edge 0 abandons a secure sum: 3 of 5 clients are left at agree, and 4 are needed" in caplog.text
-    assert "client 0 left at masked: client 3: its box" in caplog.text
+    assert 'client 0 left at masked: it says: "client 3: its box"' in caplog.text
 
 
 def test_a_deadline_ends_a_phase() -> None:
@@ -458,7 +464,7 @@ def test_a_client_leaves_a_sum_on_other_terms(
     given = {"edge": 0, "clients": [0, 1, 2], "bound": BOUND, "most_examples": 48} | changes
     told = pb.Task(present=True, lease_id=7, sum=pb.SumTerms(**given))
     patience = Patience(np.random.default_rng(0))
-    over = asyncio.run(take_part(sums, Lying(), Wire(SIZE, 0, 5), patience, 0, told, work))
+    over = asyncio.run(take_part(sums, Lying(), Wire(SIZE, 0, 5), patience, Invited(0, 16, told), work))
     assert not over
     assert words in calls[-1].refused
     assert words in caplog.text

@@ -229,6 +229,8 @@ class Deployment:
             beat_s=_beat_s(self.config.serve.client_s),
             declares=self.declares(examples),
             sums=sums,
+            workload=workload_of(self.config, self.declares(examples)),
+            seed=self.config.seed,
         )
         return ClientAgent(terms, self.wire, way, training, memories, self.patience("client", number))
 
