@@ -1,4 +1,4 @@
-"""An edge that lies to single clients: secure sums stay on, tasks are the configuration's, nothing is told."""
+"""Edges that lie to single clients: secure sums stay on, tasks are the configuration's, nothing is told."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_task_of_another_workload_is_no_task(change: dict[str, Any]) -> None:
 
 def test_the_learning_rate_follows_from_the_steps_before() -> None:
     check_task(task(first_step=250, lr=0.1 * 0.99**2), WORKLOAD, 1)
-    with pytest.raises(CallError, match="the configuration for 3 steps with 0.09801 and 1"):
+    with pytest.raises(CallError, match=r"the configuration for 3 steps with 0\.09801 and 1"):
         check_task(task(first_step=250, lr=0.1), WORKLOAD, 1)
 
 
@@ -222,7 +222,7 @@ def test_arrays_beside_the_model_are_bound_too() -> None:
 
 
 def test_a_whole_round_of_agents_gives_the_sum_and_a_lie_ends_them() -> None:
-    """Real agents: with the learning rate of the configuration they add up, and with 0 for most they leave."""
+    """Real agents: with the configuration's learning rate they add up, and with 0 for most they leave."""
 
     async def round_of(lie: bool) -> tuple[Any, list[Any]]:
         table = Table(deadline_s=1.0)
