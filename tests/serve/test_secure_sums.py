@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 pytest.importorskip("grpc", reason='needs pip install "hiflash[serve]"')
 pytest.importorskip("Crypto", reason='needs pip install "hiflash[serve]"')
@@ -22,24 +23,26 @@ from hiflash.privacy.randomness import SeededRandomness
 from hiflash.privacy.sums.client import SumClient
 from hiflash.privacy.sums.fixed_point import FixedPoint
 from hiflash.privacy.sums.keys import Keys
-from hiflash.privacy.sums.messages import PHASES, Refused, threshold
+from hiflash.privacy.sums.messages import PHASES, Refused, Terms, model_digest, threshold
 from hiflash.privacy.sums.signing import SeededSigner, SeededVerifier
 from hiflash.privacy.sums.sizes import CREDENTIAL_BYTES, SIGNATURE_BYTES
-from hiflash.serve import signing
+from hiflash.serve import nodes, signing
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.approvals import read_denylist
 from hiflash.serve.authority import make_throwaway_federation
 from hiflash.serve.calls import CallError, Peer
 from hiflash.serve.channels import open_channels
+from hiflash.serve.client import Job, Worked
 from hiflash.serve.client_sums import ClientSums, Invited, Trained, take_part
 from hiflash.serve.cluster import Closed, Cluster, EdgeTerms
 from hiflash.serve.credentials import Credentials
 from hiflash.serve.edge_sums import EdgeSums
 from hiflash.serve.identity import fingerprint
 from hiflash.serve.keys import client_sums, edge_sums
+from hiflash.serve.memory import Own
 from hiflash.serve.patience import Patience
 from hiflash.serve.signing import CertificateSigner, CertificateVerifier
-from hiflash.serve.sum_wire import answer_of, read_request, read_terms
+from hiflash.serve.sum_wire import answer_of, read_request, read_terms, terms_of
 from hiflash.serve.wire import PROTOCOL, Wire
 from serve.inside import Inside, tiny_config
 
@@ -438,18 +441,17 @@ def test_a_deadline_ends_a_phase() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "model", "words"),
+    ("changes", "words"),
     [
-        ({"bound": 1e6}, 1.0, "its bound is 1e+06, and the configuration's 8"),
-        ({"clients": [0, 1]}, 1.0, "3 to 1000 clients, this one 2"),
-        ({"clients": [1, 2, 3]}, 1.0, "client 0 is not one of this sum"),
-        ({"clients": [2, 1, 0]}, 1.0, "not sorted"),
-        ({"most_examples": 2}, 1.0, "3 to 2^31"),
+        ({"bound": 1e6}, "its bound is 1e+06, and the configuration's 8"),
+        ({"clients": [0, 1]}, "3 to 1000 clients, this one 2"),
+        ({"clients": [1, 2, 3]}, "client 0 is not one of this sum"),
+        ({"clients": [2, 1, 0]}, "not sorted"),
+        ({"most_examples": 2}, "3 to 2^31"),
+        ({"most_examples": 17}, "it allows fewer samples than its clients declare"),
     ],
 )
-def test_a_client_leaves_a_sum_on_other_terms(
-    changes: dict[str, Any], model: float, words: str, caplog: Any
-) -> None:
+def test_a_client_leaves_a_sum_on_other_terms(changes: dict[str, Any], words: str, caplog: Any) -> None:
     calls: list[pb.Sum] = []
 
     class Lying:
@@ -458,7 +460,7 @@ def test_a_client_leaves_a_sum_on_other_terms(
             return pb.SumTold(ended=True).SerializeToString()
 
     async def work() -> Trained | None:
-        return Trained(np.full(SIZE, model, np.float32), np.zeros(SIZE, np.float32), 10, 0.1)
+        return Trained(np.ones(SIZE, np.float32), np.zeros(SIZE, np.float32), 10, 0.1)
 
     sums = ClientSums("test", BOUND, SeededSigner(0, 0), SeededVerifier(0), SeededRandomness(0, "keys"))
     given = {"edge": 0, "clients": [0, 1, 2], "bound": BOUND, "most_examples": 48} | changes
@@ -471,11 +473,29 @@ def test_a_client_leaves_a_sum_on_other_terms(
 
 
 def test_terms_travel_whole() -> None:
-    terms = read_terms(
-        pb.Task(lease_id=7, round=2, sum=pb.SumTerms(edge=3, clients=[1, 2, 5], bound=2.5, most_examples=99)),
-        "hospitals",
-        SIZE,
-    )
-    assert replace(terms, round=0) != terms
-    assert (terms.federation, terms.edge, terms.lease_id, terms.round) == ("hospitals", 3, 7, 2)
-    assert (terms.clients, terms.size, terms.bound, terms.most_examples) == ((1, 2, 5), SIZE, 2.5, 99)
+    """Federation, size and noise are the client's own; the digest is that of the model in the task."""
+    terms = Terms("hospitals", 3, 7, 2, (1, 2, 5), SIZE, 2.5, 99, 0.5, model_digest(b"a model"))
+    told = pb.Task(lease_id=7, round=2, model=b"a model", sum=terms_of(terms))
+    told = pb.Task.FromString(told.SerializeToString())
+    assert read_terms(told, "hospitals", SIZE, noise=0.5) == terms
+    told.model = b"another"
+    assert read_terms(told, "hospitals", SIZE, noise=0.5) == replace(terms, model=model_digest(b"another"))
+
+
+def test_a_client_whose_model_is_not_finite_leaves_the_round(tmp_path: Path, monkeypatch: Any) -> None:
+    """Deployed: client 0 diverges at once, and every round goes on without it."""
+
+    class Diverging(nodes.LocalTraining):
+        def _work(self, job: Job, own: Own) -> Worked:
+            worked = super()._work(job, own)
+            return replace(worked, weights=worked.weights * np.nan) if job.work.client == 0 else worked
+
+    monkeypatch.setattr(nodes, "LocalTraining", Diverging)
+    inside = Inside(tiny_config(**SECURE), tmp_path)
+    result = inside.run()
+    assert result.communications == 12
+    assert result.secure["abandoned"] == 0
+    lost = result.secure["lost"]
+    assert lost == {**dict.fromkeys(PHASES, 0), "masked": result.secure["rounds"] / 2}  # at one of two edges
+    tensors = load_file(inside.state / "model.safetensors").values()
+    assert all(np.isfinite(tensor).all() for tensor in tensors)
