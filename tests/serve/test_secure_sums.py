@@ -18,7 +18,7 @@ pytest.importorskip("Crypto", reason='needs pip install "hiflash[serve]"')
 from hiflash.core.aggregation import combine_clients
 from hiflash.core.edge import Edge, EdgeRules, Workload
 from hiflash.errors import ConfigError
-from hiflash.messages import Abandon, Ask, Estimates, Grant, Received, Upload
+from hiflash.messages import Abandon, Ask, Assignment, Estimates, Grant, Received, Round, Upload
 from hiflash.privacy.randomness import SeededRandomness
 from hiflash.privacy.sums.client import SumClient
 from hiflash.privacy.sums.fixed_point import FixedPoint
@@ -42,8 +42,8 @@ from hiflash.serve.keys import client_sums, edge_sums
 from hiflash.serve.memory import Own
 from hiflash.serve.patience import Patience
 from hiflash.serve.signing import CertificateSigner, CertificateVerifier
-from hiflash.serve.sum_wire import answer_of, read_request, read_terms, terms_of
-from hiflash.serve.wire import PROTOCOL, Wire
+from hiflash.serve.sum_wire import answer_of, read_request, read_terms, sum_terms, terms_of
+from hiflash.serve.wire import PROTOCOL, Malformed, Wire
 from serve.inside import Inside, tiny_config
 
 SECURE: dict[str, Any] = {
@@ -480,6 +480,21 @@ def test_terms_travel_whole() -> None:
     assert read_terms(told, "hospitals", SIZE, noise=0.5) == terms
     told.model = b"another"
     assert read_terms(told, "hospitals", SIZE, noise=0.5) == replace(terms, model=model_digest(b"another"))
+
+
+def test_declared_samples_of_many_clients_are_capped_and_endless_lists_refused() -> None:
+    """200 clients that declare 2^24 samples each, as many as one may, are more than a sum can count."""
+    work = tuple(Assignment(client, 0, 1, 0.1, 0) for client in range(200))
+    opened = Round(3, 7, 0, np.zeros(SIZE, np.float32), work, 1.0, 0.0)
+    declared = dict.fromkeys(range(200), 2**24)
+    terms = sum_terms(opened, "hospitals", SIZE, BOUND, declared, b"")
+    assert terms.most_examples == 2**31 - 1
+    terms.check()
+    few = sum_terms(opened, "hospitals", SIZE, BOUND, dict.fromkeys(range(200), 16), b"")
+    assert few.most_examples == 3200
+    told = pb.Task(sum=pb.SumTerms(clients=range(10**6)))
+    with pytest.raises(Malformed, match="a list of 1000000"):
+        read_terms(told, "hospitals", SIZE)
 
 
 def test_a_client_whose_model_is_not_finite_leaves_the_round(tmp_path: Path, monkeypatch: Any) -> None:

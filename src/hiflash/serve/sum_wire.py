@@ -12,6 +12,8 @@ import numpy as np
 
 from hiflash.messages import Round
 from hiflash.privacy.sums.messages import (
+    MOST_CLIENTS,
+    MOST_EXAMPLES,
     PHASES,
     Advertise,
     Agreed,
@@ -61,7 +63,7 @@ def read_terms(told: pb.Task, federation: str, size: int, noise: float = 0.0) ->
     The noise is what the client itself knows, and the digest that of the model which it got.
     """
     given = told.sum
-    clients = tuple(given.clients)
+    clients = tuple(_at_most(given.clients, MOST_CLIENTS + 1))  # the terms say what is wrong with more
     place = (given.edge, told.lease_id, told.round)
     model = begins_with(told.model, told.extra)
     return Terms(federation, *place, clients, size, given.bound, given.most_examples, noise, model)
@@ -177,7 +179,7 @@ def sum_terms(
 ) -> Terms:
     """Return the terms of a round's sum; `examples` are the most samples of each client, `model` a digest."""
     clients = tuple(each.client for each in opened.work)
-    most = sum(examples[client] for client in clients)
+    most = min(sum(examples[client] for client in clients), MOST_EXAMPLES)
     place = (opened.edge, opened.lease_id, opened.index)
     return Terms(federation, *place, clients, size, bound, most, noise, model)
 

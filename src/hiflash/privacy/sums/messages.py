@@ -26,6 +26,7 @@ __all__ = [
     "KEY_BYTES",
     "LEAST_CLIENTS",
     "MOST_CLIENTS",
+    "MOST_EXAMPLES",
     "PHASES",
     "SEAL_BYTES",
     "TAG_BYTES",
@@ -56,6 +57,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 LEAST_CLIENTS = 3  # with two, each learns the other's vector from the sum
 MOST_CLIENTS = 1000  # a client deals a share to every other one
 MOST_VALUES = 1 << 30
+MOST_EXAMPLES = (1 << 31) - 1  # of all clients together: declared numbers add up to no more
 KEY_BYTES = HASH_BYTES = TAG_BYTES = 32
 SEAL_BYTES = 16  # what sealing adds
 BOX_BYTES = 2 * KEY_BYTES + SEAL_BYTES  # two shares under a seal
@@ -117,7 +119,7 @@ class Terms:
             raise Refused(f"a vector has 1 to {MOST_VALUES} values, this one {self.size}")
         if not 0 < self.bound < math.inf:
             raise Refused(f"the bound of a change is a number > 0, this one {self.bound}")
-        if not clients <= self.most_examples < 1 << 31:
+        if not clients <= self.most_examples <= MOST_EXAMPLES:
             raise Refused(f"all samples together are {clients} to 2^31 - 1, these {self.most_examples}")
         if not 0 <= self.noise <= LARGEST_NOISE:
             raise Refused(f"the noise of a sum is 0 to {LARGEST_NOISE:g} clips, this one {self.noise}")
