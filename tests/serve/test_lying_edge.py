@@ -24,8 +24,8 @@ from hiflash.serve.client_sums import ClientSums, Invited, Trained, take_part
 from hiflash.serve.memory import Memory, Own
 from hiflash.serve.models import model_bytes
 from hiflash.serve.patience import Patience
-from hiflash.serve.promises import check_task, why_not
 from hiflash.serve.sum_wire import read_answer, read_terms, request_of
+from hiflash.serve.task_checks import check_task, why_not
 from hiflash.serve.wire import Wire
 from serve.test_secure_sums import BOUND, SIZE, Table
 
@@ -272,7 +272,7 @@ class Inside:
 # An edge cannot make a client forget.
 
 
-def test_the_edge_does_not_name_the_run() -> None:
+def test_the_edge_does_not_name_the_run(caplog: Any) -> None:
     """The same task again with other clients, after a hello that names another run."""
     again = task(sum=pb.SumTerms(**{**SUM, "clients": [0, 3, 4]}))
     edge = Lying([task(), again], runs=("run", "another"))
@@ -280,6 +280,7 @@ def test_the_edge_does_not_name_the_run() -> None:
         run(agent(edge), 0.5)
     assert edge.got == ["takes part"]
     assert edge.hellos > 2  # it asks on, and gets nothing
+    assert caplog.text.count("client 0 waits: its edge is of another run than the cloud") == 1
     edge = Lying([task(), again], runs=("run", "run"))
     run(agent(edge))
     assert edge.got == ["takes part", "it has begun this task before"]
@@ -297,6 +298,15 @@ def test_a_new_run_of_the_cloud_begins_anew() -> None:
     run(second)
     assert again.got == ["takes part"]
     assert second.memory.run == "next"
+
+
+def test_without_secure_sums_a_client_goes_on_with_an_edge_that_has_outlived_its_cloud() -> None:
+    """The cloud began anew, and the edge has not noticed: nothing depends on the name."""
+    edge = Lying([task(sum=None)], runs=("old",))
+    plain = agent(edge, secure=False, run="new")
+    run(plain)
+    assert len(edge.got) == 1
+    assert plain.memory.run == "old"
 
 
 # What a client says when it leaves is nobody's secret.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,11 +17,12 @@ from hiflash.serve.client_sums import ClientSums, Invited, Trained, decline, tak
 from hiflash.serve.memory import Memories, Memory, Own
 from hiflash.serve.models import model_bytes, read_model
 from hiflash.serve.patience import Patience
-from hiflash.serve.promises import check_sum, check_task, why_not
+from hiflash.serve.task_checks import check_sum, check_task, why_not
 from hiflash.serve.wire import PROTOCOL, Malformed, Wire, array_messages, metric_messages
 
 __all__ = ["ClientAgent", "ClientTerms", "Found", "Job", "Way", "Worked", "Works"]
 
+LOG = logging.getLogger("hiflash")
 POLL_S = 15.0
 
 
@@ -102,6 +104,7 @@ class ClientAgent:
         self.patience = patience
         self.memory = memories.load() or Memory()
         self.finished = False
+        self._waits = False  # for an edge of the cloud's run
 
     async def run(self) -> None:
         """Serve one edge after the other: the cloud says which."""
@@ -144,7 +147,11 @@ class ClientAgent:
             calling.cancel()
 
     async def _say_hello(self, edge: Caller, run: str) -> None:
-        """Enter the cluster of an edge. It is the cloud that names the run, at which memories begin anew."""
+        """Enter the cluster of an edge.
+
+        Memories begin anew with another run. Under secure sums it is the cloud that names it: an edge could
+        make a client forget what it has trained.
+        """
         said = pb.Hello(
             protocol=PROTOCOL,
             node=self.terms.number,
@@ -157,10 +164,14 @@ class ClientAgent:
         ).SerializeToString()
         told = self.wire.read(pb.Welcome, await edge.call("Hello", said, timeout_s=self.patience.timeout_s))
         self.finished = told.finished
-        if told.run != run:
+        if self.terms.sums is not None and told.run != run:
+            if not self._waits:
+                LOG.warning("client %d waits: its edge is of another run than the cloud", self.terms.number)
+            self._waits = True
             raise CallError("unavailable", "the edge is of another run than the cloud")
-        if run != self.memory.run:  # what was kept is of another run
-            self.memory = Memory(run=run)
+        self._waits = False
+        if told.run != self.memory.run:  # what was kept is of another run
+            self.memory = Memory(run=told.run)
 
     async def _work(self, edge: Caller, told: pb.Task) -> None:
         """Train one task and deliver its result; beats tell the edge that this client is alive."""
