@@ -336,7 +336,7 @@ def left_with(work: Any, most_examples: int = 48, bound: float = BOUND) -> list[
                 return request_of(Boxes(boxes), 2).SerializeToString()
             return pb.SumTold(ended=True).SerializeToString()
 
-    sums = ClientSums("test", bound, SeededSigner(0, 0), verifier, SeededRandomness(0, "keys"))
+    sums = ClientSums("test", bound, SeededSigner(0, 0), verifier, SeededRandomness(0, "keys"), 0.0, 32)
     patience = Patience(np.random.default_rng(0))
     asyncio.run(take_part(sums, Edge(), Wire(SIZE, 0, 5), patience, Invited(0, 16, told), work))
     assert sums.clients == (3 if not said or "allows" not in said[0] else 0)
@@ -358,6 +358,13 @@ def test_a_client_tells_no_sample_count(caplog: Any) -> None:
     ]
     assert left_with(trained(examples=437)) == ["client 0: its model has no place in a sum"]
     assert "437" not in caplog.text
+
+
+def test_an_edge_cannot_make_a_sum_so_coarse_that_only_large_changes_are_in_it() -> None:
+    """Three clients may declare 32 samples each."""
+    assert left_with(trained(), most_examples=96) == []
+    (said,) = left_with(trained(), most_examples=97)
+    assert said == "the edge: it allows more samples than its clients may declare"
 
 
 def test_a_model_that_is_not_finite_leaves_the_round(caplog: Any) -> None:

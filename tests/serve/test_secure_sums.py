@@ -88,6 +88,7 @@ def test_clients_tell_their_edge_a_power_of_two(tmp_path: Path) -> None:
     held = deployment.federation.population.examples
     assert all(held[client] <= most < 2 * held[client] for client, most in deployment.declared.items())
     assert set(deployment.declared.values()) <= {2**power for power in range(12)}
+    assert deployment.most_declared == max(deployment.declared.values())
 
 
 def test_a_deployed_client_refuses_a_seeded_source_of_keys(tmp_path: Path) -> None:
@@ -96,6 +97,7 @@ def test_a_deployed_client_refuses_a_seeded_source_of_keys(tmp_path: Path) -> No
     sums = client_sums(inside.deployment, channels)
     assert sums is not None
     assert not sums.randomness.repeats
+    assert sums.most_examples == inside.deployment.most_declared
     with pytest.raises(ConfigError, match="draws keys and noise from the operating system, and got a seeded"):
         client_sums(inside.deployment, channels, SeededRandomness(0, "client"))
 

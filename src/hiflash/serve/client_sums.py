@@ -15,6 +15,7 @@ from hiflash.privacy.sums.client import SumClient
 from hiflash.privacy.sums.fixed_point import FixedPoint
 from hiflash.privacy.sums.keys import Keys
 from hiflash.privacy.sums.messages import (
+    MOST_EXAMPLES,
     PHASES,
     Answer,
     Boxes,
@@ -58,6 +59,7 @@ class ClientSums:
     verifier: Verifier
     randomness: Randomness
     noise: float = 0.0
+    most_examples: int = MOST_EXAMPLES  # that a client may declare
     clients: int = 0  # of the last sum whose roster was a true one
     _ready: Keys | None = field(default=None, repr=False)
 
@@ -190,6 +192,9 @@ def _machine(sums: ClientSums, invited: Invited, size: int) -> SumClient:
     # Every other client has a sample at least. The text must not tell how many this one has.
     if not terms.noise and terms.most_examples < invited.declares + len(terms.clients) - 1:
         raise Refused("it allows fewer samples than its clients declare")
+    # With a bound too high the sum would be so coarse that small changes vanish beside a large one.
+    if terms.most_examples > sums.most_examples * len(terms.clients):
+        raise Refused("it allows more samples than its clients may declare")
     return SumClient(terms, invited.node, sums.signer, sums.verifier, sums.keys())
 
 
