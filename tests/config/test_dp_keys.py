@@ -25,6 +25,7 @@ SPREAD = {**ON, "edge.secure": "secagg", "dp.where": "clients"}
             "give dp.rounds",
         ),
         ({"dp.clip": 2.0}, 'dp.clip is for dp.unit = "client" or "sample"'),
+        ({**ON, "dp.clip": 1e-310}, "dp.clip must be in [1e-12, 1e12], got 1e-310"),
         ({**ON, "dp.rounds": 5}, 'dp.rounds is for dp.noise = "auto"'),
         ({"dp.unit": "sample", "dp.noise": 1.0, "dp.clients": 5}, 'dp.clients is for dp.unit = "client"'),
         ({**ON, "method": "centralized"}, "centralized has none"),

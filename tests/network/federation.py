@@ -29,6 +29,7 @@ from hiflash.privacy.sums.fixed_point import FixedPoint
 from hiflash.privacy.sums.messages import threshold
 from hiflash.privacy.sums.signing import SeededSigner, SeededVerifier
 from hiflash.seeding import rng
+from hiflash.serve import edge_sums
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.books import Books
 from hiflash.serve.calls import Peer
@@ -57,6 +58,7 @@ SIZE = 4
 BOUND = 8.0
 SPEC = Spec((("w", (SIZE,)),))
 EXAMPLES = 10
+WORKLOAD = Workload(EXAMPLES, 3, 0.1, 1.0, 100)
 DIGESTS = ("config", "spec")
 ENDS_S = 3_000.0
 
@@ -83,13 +85,20 @@ class Plan:
     client_kills: int = 0
     snapshot_rows: int = 7
     secure: bool = False
+    slow_sums: bool = False  # what goes to a thread takes a while, and calls are answered meanwhile
 
     @classmethod
     def drawn_secure(cls, seed: int) -> "Plan":
         """Return a drawn plan whose edges open secure sums."""
         plan = cls.drawn(seed)
         return replace(
-            plan, secure=True, clients=3 + seed % 3, edges=1 + seed % 2, algorithm="sgd", flat=False
+            plan,
+            secure=True,
+            slow_sums=seed % 4 < 2,
+            clients=3 + seed % 3,
+            edges=1 + seed % 2,
+            algorithm="sgd",
+            flat=False,
         )
 
     @classmethod
@@ -293,7 +302,7 @@ class World:
             least=3 if self.plan.secure else 1,
             opens=threshold if self.plan.secure else None,
         )
-        workloads = {client: Workload(EXAMPLES, 3, 0.1, 1.0, 100) for client in self.clusters[number]}
+        workloads = dict.fromkeys(self.clusters[number], WORKLOAD)
         return Edge(number, sorted(members), workloads, rules, estimates, combine_clients)
 
     async def start_flat(self, client: int, process: Process) -> None:
@@ -319,6 +328,7 @@ class World:
     async def start_client(self, client: int, process: Process) -> None:
         terms = ClientTerms(client, *DIGESTS, examples=EXAMPLES, compute_s=0.05)
         if self.plan.secure:
+            terms = replace(terms, workload=WORKLOAD, seed=self.plan.seed)
             source = SeededRandomness(self.plan.seed, "keys", client, process.starts)
             signer = SeededSigner(self.plan.seed, client)
             terms = replace(terms, sums=ClientSums("net", BOUND, signer, self.verifier, source))
@@ -340,6 +350,13 @@ class World:
         share = client_share(self.rules, task, TaskResult(scripted(task), 0.5), job.model)
         kept = own if share.state is None else Own(own.kept, share.state)
         return Worked(share.weights, 0.5, 0.05, kept, share.steps, share.extra)
+
+    async def beside(self, work):
+        """Do what a thread would do; the loop learns of it later."""
+        await asyncio.sleep(float(self.stream.uniform(0.0, 0.05)))
+        made = work()
+        await asyncio.sleep(float(self.stream.uniform(0.0, 0.05)))
+        return made
 
     async def run(self) -> None:
         """Run to the end; faults stop after a while, so that the run must end."""
@@ -404,7 +421,12 @@ class Outcome:
 def run_plan(plan: Plan, service=CloudService) -> Outcome:
     """Run a plan, check everything that must hold, and return the outcome."""
     world = World(plan, service)
-    with patch("hiflash.serve.cluster.sum_outcome", checked_outcome):
+    at_once = -1 if plan.slow_sums else edge_sums.AT_ONCE
+    with (
+        patch("hiflash.serve.cluster.sum_outcome", checked_outcome),
+        patch("hiflash.serve.edge_sums.AT_ONCE", at_once),
+        patch("hiflash.serve.edge_sums.beside", world.beside),
+    ):
         run_virtually(world.run())
     check(world)
     live = world.cloud_now.live

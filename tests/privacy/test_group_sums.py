@@ -48,6 +48,16 @@ def test_a_group_beyond_a_secure_sum_says_the_way_out() -> None:
         sum_of_group(dict.fromkeys(range(1001), np.zeros(2)), 3, 8.0)
 
 
+def test_counts_that_would_be_clipped_are_an_error_not_a_wrong_sum() -> None:
+    """2^20 samples of a class are the most; noise has a tail, and may be clipped."""
+    counts = np.array([[2**20, 5], [10, 5], [10, 5]])
+    exact = group_histograms(counts, [[0, 1, 2]], Histograms(None), stream(), 3)
+    assert exact.tolist() == [[2**20 + 20, 15]]
+    counts[0, 0] += 1
+    with pytest.raises(ConfigError, match=r"at most 1,048,576 samples of one class.*histograms = \"single\""):
+        group_histograms(counts, [[0, 1, 2]], Histograms(None), stream(), 3)
+
+
 def test_nobody_sees_a_members_own_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     """What members send is masked: two groups with the same sum send unrelated words."""
     sent: list[np.ndarray] = []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hiflash.privacy.sums.edge import Abandoned, Ask, Opened, Rejected, TimeUp
-from hiflash.privacy.sums.messages import PHASES, Box, Refused
+from hiflash.privacy.sums.messages import PHASES, Box, Refused, Reveal, Shares, share_hash
 from privacy.sums.parties import Party, terms_of
 
 CLIENTS = 5
@@ -54,6 +54,7 @@ class SumMachine(RuleBasedStateMachine):
         self.last = None
         self.named = []  # the clients that others blame
         self.had = {}  # the answers of this phase: a client answers a request once
+        self.own = {}  # what clients have dealt themselves in place of a share of their seed
 
     def took(self, effects):
         for effect in effects:
@@ -67,8 +68,11 @@ class SumMachine(RuleBasedStateMachine):
         """Return what a client answers, None if it refuses to go on."""
         if client not in self.had:
             try:
-                self.had[client] = self.party.answer(client)
-                self.seen.append(self.had[client])
+                said = self.party.answer(client)
+                if isinstance(said, Reveal) and client in self.own:
+                    said = Reveal(client, {**said.seeds, client: self.own[client]}, said.keys)
+                self.had[client] = said
+                self.seen.append(said)
             except Refused as refused:
                 self.had[client] = None
                 if self.party.ask.phase == "masked":  # somebody's box was changed, and its sender is known
@@ -105,6 +109,17 @@ class SumMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(names))
         changed = dataclasses.replace(said, **{name: change(getattr(said, name), data.draw)})
         self.took(self.party.hear(client, changed))
+
+    @rule(client=clients, share=st.binary(max_size=40))
+    def deals_itself_another_share(self, client, share):
+        """Nobody opens a client's own box, so only the edge can tell that its hash is of nonsense."""
+        phase, said = self.party.ask.phase, self.asked(client) and self.honest(client)
+        if phase != "share" or not said or client in self.party.edge.answers:
+            return
+        seed_hash = share_hash(self.party.terms, "seed", client, client, share)
+        box = dataclasses.replace(said.boxes[client], seed_hash=seed_hash)
+        self.own[client] = share
+        self.took(self.party.hear(client, Shares(client, {**said.boxes, client: box})))
 
     @rule(client=clients, data=st.data())
     def replays(self, client, data):

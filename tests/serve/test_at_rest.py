@@ -6,6 +6,7 @@ everything that they have written is searched: folders of runs, state, journals,
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -17,10 +18,13 @@ import pytest
 import torch
 
 pytest.importorskip("grpc", reason='needs pip install "hiflash[serve]"')
+pytest.importorskip("Crypto", reason='needs pip install "hiflash[serve]"')
 
 import hiflash
 from hiflash.cli import main
 from hiflash.errors import Paused
+from hiflash.privacy.sums.fixed_point import FixedPoint
+from hiflash.privacy.sums.keys import Keys
 from hiflash.serve import nodes
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.assemble import Deployment
@@ -150,7 +154,31 @@ class Odd(Inside):
         return Deployment(build(self.config, data, self.make_model, indices))
 
 
-def test_a_deployed_run_writes_nothing_of_a_single_client(tmp_path: Path, monkeypatch, capfd, caplog) -> None:
+@pytest.fixture
+def secrets(monkeypatch) -> list[Keys]:
+    """Return the keys of all secure sums; client 0 has something wrong with its first vector."""
+    made: list[Keys] = []
+    fresh, encode, refused = Keys.fresh.__func__, FixedPoint.encode, []
+
+    def spying(cls, randomness):
+        made.append(fresh(cls, randomness))
+        return made[-1]
+
+    def refusing(self, change, examples):
+        if examples == TOTAL and not refused:
+            refused.append(examples)
+            raise ValueError(f"a client has 1 to {self.most_examples} samples, got {examples}")
+        return encode(self, change, examples)
+
+    monkeypatch.setattr(Keys, "fresh", classmethod(spying))
+    monkeypatch.setattr(FixedPoint, "encode", refusing)
+    return made
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "secure sums"])
+def test_a_deployed_run_writes_nothing_of_a_single_client(
+    secure, secrets, tmp_path: Path, monkeypatch, capfd, caplog
+) -> None:
     updates: list[bytes] = []
 
     class Spying(nodes.LocalTraining):
@@ -163,6 +191,7 @@ def test_a_deployed_run_writes_nothing_of_a_single_client(tmp_path: Path, monkey
     config = tiny_config(**{
         "federation.clients": CLIENTS, "federation.association": "heterogeneity",
         "serve.keep_client_updates": False, "serve.snapshot_rows": 5,
+        "edge.secure": "secagg" if secure else "off",
     })  # fmt: skip
     inside = Odd(config, tmp_path)
     with caplog.at_level("DEBUG"):
@@ -172,6 +201,11 @@ def test_a_deployed_run_writes_nothing_of_a_single_client(tmp_path: Path, monkey
     assert {inside.state / name for name in (JOURNAL, "checkpoint.safetensors", "result.json")} <= set(files)
     files[tmp_path / "output"] = ("".join(capfd.readouterr()) + caplog.text).encode()
     assert leaks(files) == []
+    assert len(secrets) > 30 if secure else not secrets
+    assert ("client 0 leaves a secure sum" in caplog.text) == secure
+    assert [
+        path for path, content in files.items() if any(form in content for form in written(secrets))
+    ] == []
     assert len(updates) > 10
     assert not [path for path, content in files.items() if any(update in content for update in updates)]
     journal = SqliteJournal(inside.state / JOURNAL)
@@ -184,6 +218,16 @@ def test_a_deployed_run_writes_nothing_of_a_single_client(tmp_path: Path, monkey
     keys = list(tmp_path.rglob("*.key"))
     assert keys
     assert all(key.stat().st_mode & 0o077 == 0 for key in keys)
+
+
+def written(secrets: list[Keys]) -> list[bytes]:
+    """Return the ways in which secrets, and shares of them, could be written."""
+    found = [value for keys in secrets for value in (keys.mask_secret, keys.box_secret, keys.seed)]
+    found += [
+        share for keys in secrets for pair in keys.dealt.values() for shares in pair for share in shares
+    ]
+    assert len(set(found)) == len(found)
+    return [form for each in found for form in (each, each.hex().encode(), base64.b64encode(each))]
 
 
 def test_the_processes_of_a_deployment_write_no_histogram(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from hiflash.serve import keys
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.channels import open_channels
 from hiflash.serve.charges import Charges, EdgeCharges, read_charges, total
-from hiflash.serve.client_sums import ClientSums, Trained, take_part
+from hiflash.serve.client_sums import ClientSums, Invited, Trained, take_part
 from hiflash.serve.cluster import Closed
 from hiflash.serve.edge_sums import EdgeSums
 from hiflash.serve.patience import Patience
@@ -141,7 +141,7 @@ class PrivateTable(Table):
         if phase != "masked" or told is None:
             return super().answer(client, told, phase)
         machine = self.machines[client]
-        machine.receive(read_request(told))  # type: ignore[arg-type]
+        machine.receive(read_request(told, 5))  # type: ignore[arg-type]
         stream = SeededRandomness(0).stream("noise", client)
         vector = Noised.of(machine.terms).encode(self.base + np.float32(client), self.base, stream)
         return answer_of(machine.mask(vector), (7, 0), 30.0)
@@ -260,5 +260,5 @@ def test_noise_and_clip_of_the_configuration_hold_whatever_an_edge_says(tmp_path
     given = pb.SumTerms(edge=0, clients=[0, 1, 2], bound=100.0, most_examples=3)
     told = pb.Task(present=True, lease_id=7, sum=given)
     patience = Patience(np.random.default_rng(0))
-    asyncio.run(take_part(sums, Lying(), Wire(SIZE, 0, 5), patience, 0, told, work))
+    asyncio.run(take_part(sums, Lying(), Wire(SIZE, 0, 5), patience, Invited(0, 16, told), work))
     assert "its bound is 100, and the configuration's 2" in calls[-1].refused

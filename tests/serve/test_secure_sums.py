@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 pytest.importorskip("grpc", reason='needs pip install "hiflash[serve]"')
 pytest.importorskip("Crypto", reason='needs pip install "hiflash[serve]"')
@@ -17,30 +18,32 @@ pytest.importorskip("Crypto", reason='needs pip install "hiflash[serve]"')
 from hiflash.core.aggregation import combine_clients
 from hiflash.core.edge import Edge, EdgeRules, Workload
 from hiflash.errors import ConfigError
-from hiflash.messages import Abandon, Ask, Estimates, Grant, Received, Upload
+from hiflash.messages import Abandon, Ask, Assignment, Estimates, Grant, Received, Round, Upload
 from hiflash.privacy.randomness import SeededRandomness
 from hiflash.privacy.sums.client import SumClient
 from hiflash.privacy.sums.fixed_point import FixedPoint
 from hiflash.privacy.sums.keys import Keys
-from hiflash.privacy.sums.messages import PHASES, Refused, threshold
+from hiflash.privacy.sums.messages import PHASES, Refused, Terms, model_digest, threshold
 from hiflash.privacy.sums.signing import SeededSigner, SeededVerifier
 from hiflash.privacy.sums.sizes import CREDENTIAL_BYTES, SIGNATURE_BYTES
-from hiflash.serve import signing
+from hiflash.serve import nodes, signing
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.approvals import read_denylist
 from hiflash.serve.authority import make_throwaway_federation
 from hiflash.serve.calls import CallError, Peer
 from hiflash.serve.channels import open_channels
-from hiflash.serve.client_sums import ClientSums, Trained, take_part
+from hiflash.serve.client import Job, Worked
+from hiflash.serve.client_sums import ClientSums, Invited, Trained, take_part
 from hiflash.serve.cluster import Closed, Cluster, EdgeTerms
 from hiflash.serve.credentials import Credentials
 from hiflash.serve.edge_sums import EdgeSums
 from hiflash.serve.identity import fingerprint
 from hiflash.serve.keys import client_sums, edge_sums
+from hiflash.serve.memory import Own
 from hiflash.serve.patience import Patience
 from hiflash.serve.signing import CertificateSigner, CertificateVerifier
-from hiflash.serve.sum_wire import answer_of, read_request, read_terms
-from hiflash.serve.wire import PROTOCOL, Wire
+from hiflash.serve.sum_wire import answer_of, read_request, read_terms, sum_terms, terms_of
+from hiflash.serve.wire import PROTOCOL, Malformed, Wire
 from serve.inside import Inside, tiny_config
 
 SECURE: dict[str, Any] = {
@@ -85,6 +88,7 @@ def test_clients_tell_their_edge_a_power_of_two(tmp_path: Path) -> None:
     held = deployment.federation.population.examples
     assert all(held[client] <= most < 2 * held[client] for client, most in deployment.declared.items())
     assert set(deployment.declared.values()) <= {2**power for power in range(12)}
+    assert deployment.most_declared == max(deployment.declared.values())
 
 
 def test_a_deployed_client_refuses_a_seeded_source_of_keys(tmp_path: Path) -> None:
@@ -93,18 +97,20 @@ def test_a_deployed_client_refuses_a_seeded_source_of_keys(tmp_path: Path) -> No
     sums = client_sums(inside.deployment, channels)
     assert sums is not None
     assert not sums.randomness.repeats
+    assert sums.most_examples == inside.deployment.most_declared
     with pytest.raises(ConfigError, match="draws keys and noise from the operating system, and got a seeded"):
         client_sums(inside.deployment, channels, SeededRandomness(0, "client"))
 
 
 def test_keys_are_used_once_and_may_be_ready_before(tmp_path: Path) -> None:
     sums = ClientSums("test", BOUND, SeededSigner(0, 0), SeededVerifier(0), SeededRandomness(0, "keys"))
-    first = sums.keys(5)
-    sums.prepare()
-    sums.prepare()
-    second = sums.keys(5)
+    first = sums.keys()
+    sums.clients = 5
+    for _ in range(2):
+        asyncio.run(sums.prepare())
+    second = sums.keys()
     assert list(second.dealt) == [(4, 5)]  # four of five, as in the last sum
-    third = sums.keys(7)
+    third = sums.keys()
     secrets = {
         getattr(keys, name)
         for keys in (first, second, third)
@@ -206,8 +212,8 @@ class Table:
         self.machines: dict[int, SumClient] = {}
         self.base = np.float32([1, 2, 3])
 
-    async def open(self) -> asyncio.Task[Closed]:
-        """Begin a round, and let all clients fetch their task."""
+    async def begin(self) -> asyncio.Task[Closed]:
+        """Begin a round of clients that have all said hello."""
         for client in range(5):
             hello = pb.Hello(protocol=PROTOCOL, node=client, config_digest="c", spec_digest="s", examples=16)
             await self.cluster.serve("Hello", Peer("client", client), hello.SerializeToString())
@@ -217,6 +223,11 @@ class Table:
         (opened,) = self.edge.handle(Received(grant, 0.0, now))
         holding = asyncio.create_task(self.cluster.hold(self.edge, opened))  # type: ignore[arg-type]
         await asyncio.sleep(0)
+        return holding
+
+    async def open(self) -> asyncio.Task[Closed]:
+        """Begin a round, and let all clients fetch their task."""
+        holding = await self.begin()
         for client in range(5):
             self.tasks = await self.fetch(client)
             terms = read_terms(self.tasks, "test", SIZE)
@@ -235,7 +246,7 @@ class Table:
     def answer(self, client: int, told: pb.SumTold | None, phase: str) -> pb.Sum:
         """Return an honest client's answer in a phase."""
         machine = self.machines[client]
-        request = None if told is None else read_request(told)
+        request = None if told is None else read_request(told, 5)
         if phase == "masked":
             machine.receive(request)  # type: ignore[arg-type]
             change = np.full(SIZE, client / 10)
@@ -414,7 +425,7 @@ def test_clients_that_refuse_to_go_on_are_lost_and_too_many_end_the_lease(caplog
 
     asyncio.run(main())
     assert "edge 0 abandons a secure sum: 3 of 5 clients are left at agree, and 4 are needed" in caplog.text
-    assert "client 0 left at masked: client 3: its box" in caplog.text
+    assert 'client 0 left at masked: it says: "client 3: its box"' in caplog.text
 
 
 def test_a_deadline_ends_a_phase() -> None:
@@ -432,18 +443,17 @@ def test_a_deadline_ends_a_phase() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "model", "words"),
+    ("changes", "words"),
     [
-        ({"bound": 1e6}, 1.0, "its bound is 1e+06, and the configuration's 8"),
-        ({"clients": [0, 1]}, 1.0, "3 to 1000 clients, this one 2"),
-        ({"clients": [1, 2, 3]}, 1.0, "client 0 is not one of this sum"),
-        ({"clients": [2, 1, 0]}, 1.0, "not sorted"),
-        ({"most_examples": 2}, 1.0, "3 to 2^31"),
+        ({"bound": 1e6}, "its bound is 1e+06, and the configuration's 8"),
+        ({"clients": [0, 1]}, "3 to 1000 clients, this one 2"),
+        ({"clients": [1, 2, 3]}, "client 0 is not one of this sum"),
+        ({"clients": [2, 1, 0]}, "not sorted"),
+        ({"most_examples": 2}, "3 to 2^31"),
+        ({"most_examples": 17}, "it allows fewer samples than its clients declare"),
     ],
 )
-def test_a_client_leaves_a_sum_on_other_terms(
-    changes: dict[str, Any], model: float, words: str, caplog: Any
-) -> None:
+def test_a_client_leaves_a_sum_on_other_terms(changes: dict[str, Any], words: str, caplog: Any) -> None:
     calls: list[pb.Sum] = []
 
     class Lying:
@@ -452,24 +462,57 @@ def test_a_client_leaves_a_sum_on_other_terms(
             return pb.SumTold(ended=True).SerializeToString()
 
     async def work() -> Trained | None:
-        return Trained(np.full(SIZE, model, np.float32), np.zeros(SIZE, np.float32), 10, 0.1)
+        return Trained(np.ones(SIZE, np.float32), np.zeros(SIZE, np.float32), 10, 0.1)
 
     sums = ClientSums("test", BOUND, SeededSigner(0, 0), SeededVerifier(0), SeededRandomness(0, "keys"))
     given = {"edge": 0, "clients": [0, 1, 2], "bound": BOUND, "most_examples": 48} | changes
     told = pb.Task(present=True, lease_id=7, sum=pb.SumTerms(**given))
     patience = Patience(np.random.default_rng(0))
-    over = asyncio.run(take_part(sums, Lying(), Wire(SIZE, 0, 5), patience, 0, told, work))
+    over = asyncio.run(take_part(sums, Lying(), Wire(SIZE, 0, 5), patience, Invited(0, 16, told), work))
     assert not over
     assert words in calls[-1].refused
     assert words in caplog.text
 
 
 def test_terms_travel_whole() -> None:
-    terms = read_terms(
-        pb.Task(lease_id=7, round=2, sum=pb.SumTerms(edge=3, clients=[1, 2, 5], bound=2.5, most_examples=99)),
-        "hospitals",
-        SIZE,
-    )
-    assert replace(terms, round=0) != terms
-    assert (terms.federation, terms.edge, terms.lease_id, terms.round) == ("hospitals", 3, 7, 2)
-    assert (terms.clients, terms.size, terms.bound, terms.most_examples) == ((1, 2, 5), SIZE, 2.5, 99)
+    """Federation, size and noise are the client's own; the digest is that of the model in the task."""
+    terms = Terms("hospitals", 3, 7, 2, (1, 2, 5), SIZE, 2.5, 99, 0.5, model_digest(b"a model"))
+    told = pb.Task(lease_id=7, round=2, model=b"a model", sum=terms_of(terms))
+    told = pb.Task.FromString(told.SerializeToString())
+    assert read_terms(told, "hospitals", SIZE, noise=0.5) == terms
+    told.model = b"another"
+    assert read_terms(told, "hospitals", SIZE, noise=0.5) == replace(terms, model=model_digest(b"another"))
+
+
+def test_declared_samples_of_many_clients_are_capped_and_endless_lists_refused() -> None:
+    """200 clients that declare 2^24 samples each, as many as one may, are more than a sum can count."""
+    work = tuple(Assignment(client, 0, 1, 0.1, 0) for client in range(200))
+    opened = Round(3, 7, 0, np.zeros(SIZE, np.float32), work, 1.0, 0.0)
+    declared = dict.fromkeys(range(200), 2**24)
+    terms = sum_terms(opened, "hospitals", SIZE, BOUND, declared, b"")
+    assert terms.most_examples == 2**31 - 1
+    terms.check()
+    few = sum_terms(opened, "hospitals", SIZE, BOUND, dict.fromkeys(range(200), 16), b"")
+    assert few.most_examples == 3200
+    told = pb.Task(sum=pb.SumTerms(clients=range(10**6)))
+    with pytest.raises(Malformed, match="a list of 1000000"):
+        read_terms(told, "hospitals", SIZE)
+
+
+def test_a_client_whose_model_is_not_finite_leaves_the_round(tmp_path: Path, monkeypatch: Any) -> None:
+    """Deployed: client 0 diverges at once, and every round goes on without it."""
+
+    class Diverging(nodes.LocalTraining):
+        def _work(self, job: Job, own: Own) -> Worked:
+            worked = super()._work(job, own)
+            return replace(worked, weights=worked.weights * np.nan) if job.work.client == 0 else worked
+
+    monkeypatch.setattr(nodes, "LocalTraining", Diverging)
+    inside = Inside(tiny_config(**SECURE), tmp_path)
+    result = inside.run()
+    assert result.communications == 12
+    assert result.secure["abandoned"] == 0
+    lost = result.secure["lost"]
+    assert lost == {**dict.fromkeys(PHASES, 0), "masked": result.secure["rounds"] / 2}  # at one of two edges
+    tensors = load_file(inside.state / "model.safetensors").values()
+    assert all(np.isfinite(tensor).all() for tensor in tensors)

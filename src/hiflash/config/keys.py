@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from hiflash.core.registry import Key
 
 __all__ = [
+    "Bound",
     "Count",
     "Event",
     "Factor",
@@ -98,6 +99,7 @@ def _rising(pair: tuple[float, float]) -> tuple[float, float]:
 NoneOr = Literal["none"]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
+Bound = Annotated[float, Field(ge=1e-12, le=1e12)]  # divided by, so not too close to 0
 Factor = Annotated[float, Field(ge=0, le=1e6)]
 Share = Annotated[float, Field(gt=0, le=1)]
 ShareOpen = Annotated[float, Field(ge=0, lt=1)]

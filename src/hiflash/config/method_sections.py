@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from hiflash.config.keys import (
+    Bound,
     Count,
     Factor,
     NoneOr,
@@ -93,9 +94,7 @@ class EdgeSection(Aggregation):
     secure: Literal["off", "secagg"] = setting(
         "off", "secagg: an edge learns the sum of its clients' models only (docs/secure_sums.md)"
     )
-    secure_bound: Positive = setting(
-        8.0, "secagg: largest change of a value in a task; larger ones are clipped"
-    )
+    secure_bound: Bound = setting(8.0, "secagg: largest change of a value in a task; larger ones are clipped")
 
 
 class CloudSection(Aggregation):
@@ -145,7 +144,7 @@ class DpSection(Section):
     unit: Literal["off", "client", "sample"] = setting(
         "off", "what the model must not give away: that a client took part, or one of its samples"
     )
-    clip: Annotated[float, Field(ge=1e-12, le=1e12)] = setting(
+    clip: Bound = setting(
         1.0, "clip each client's change of the model, or each sample's gradient, to this norm"
     )
     noise: Annotated[float, Field(ge=1e-6, le=1000)] | Literal["auto"] = setting(

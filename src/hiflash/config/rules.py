@@ -10,7 +10,7 @@ from hiflash.core.association.parts import BY_LABELS
 from hiflash.core.edge import taking_part
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.registry import aggregate, chosen, with_keys
-from hiflash.privacy.sums.messages import LEAST_CLIENTS
+from hiflash.privacy.sums.messages import LEAST_CLIENTS, MOST_CLIENTS
 
 if TYPE_CHECKING:
     from hiflash.config.tree import Config
@@ -223,6 +223,14 @@ def _secure_sums_have_clients(config: Config) -> str | None:
         return (
             f"{_NEEDS_CLIENTS}, and federation.clients = {config.federation.clients} on federation.edges = "
             f"{config.federation.edges} have fewer; use fewer edges"
+        )
+    largest = -(-config.federation.clients // config.federation.edges)  # one edge at least has so many
+    drawn = taking_part(None if wanted == "all" else wanted, largest)
+    if drawn > MOST_CLIENTS:
+        return (
+            f"{_SECURE} adds up at most {MOST_CLIENTS} clients in an edge round, and federation.clients = "
+            f"{config.federation.clients} on federation.edges = {config.federation.edges} give a round of "
+            f"{drawn}; use more edges, or edge.clients_per_round = {MOST_CLIENTS} or less"
         )
     return None
 

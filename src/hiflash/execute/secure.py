@@ -64,12 +64,13 @@ def open_round(
     from hiflash.privacy.sums.edge import Opened
     from hiflash.privacy.sums.fixed_point import ceiling
     from hiflash.privacy.sums.in_memory import sum_in_memory
-    from hiflash.privacy.sums.messages import Terms
+    from hiflash.privacy.sums.messages import MOST_EXAMPLES, Terms, model_digest
     from hiflash.privacy.sums.noised import NoisedSum
 
     clients = tuple(sorted(client for client, _ in asked))
-    most = sum(ceiling(examples) for _, examples in asked)
-    terms = Terms("simulation", *place, clients, base.size, rules.bound, most)
+    most = min(sum(ceiling(examples) for _, examples in asked), MOST_EXAMPLES)
+    model = model_digest(base.tobytes())
+    terms = Terms("simulation", *place, clients, base.size, rules.bound, most, model=model)
     if rules.private is not None:
         how = rules.private.sum
         terms = replace(terms, bound=how.clip, most_examples=len(clients), noise=how.noise)

@@ -38,6 +38,11 @@ def group_histograms(
     require_packages('privacy.histograms = "group"')
     sent = histograms.sent(counts, stream, shares=least)
     release = histograms.release
+    if release is None and counts.max(initial=0) > MOST_SAMPLES:  # noise would hide it, and counts be wrong
+        raise ConfigError(
+            f'privacy.histograms = "group" adds up at most {MOST_SAMPLES:,.0f} samples of one class from '
+            'each client, and a client has more; use privacy.histograms = "single"'
+        )
     bound = MOST_SAMPLES if release is None or release.unit == "sample" else 1.0
     bound += 0.0 if release is None else TAIL * release.scale
     rows: list[Floats] = []

@@ -124,6 +124,11 @@ class Deployment:
             client: self.declares(held) for client, held in enumerate(self.federation.population.examples)
         }
 
+    @property
+    def most_declared(self) -> int:
+        """Return the most samples that a client may declare."""
+        return max(self.declared.values(), default=self.declares(self.config.serve.client_examples))
+
     def declares(self, examples: int) -> int:
         """Return the samples that a client declares: under secure sums it tells no more than their size."""
         return ceiling(int(examples)) if self.secure else int(examples)
@@ -229,6 +234,8 @@ class Deployment:
             beat_s=_beat_s(self.config.serve.client_s),
             declares=self.declares(examples),
             sums=sums,
+            workload=workload_of(self.config, self.declares(examples)),
+            seed=self.config.seed,
         )
         return ClientAgent(terms, self.wire, way, training, memories, self.patience("client", number))
 

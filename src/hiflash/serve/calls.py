@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.wire import PROTOCOL, Malformed
 
-__all__ = ["CallError", "Caller", "Code", "Handler", "Peer", "Service", "TokenBucket"]
+__all__ = ["CallError", "Caller", "Code", "Handler", "Peer", "Service", "TokenBucket", "printable"]
 
 Code = Literal["unavailable", "timeout", "denied", "invalid", "busy", "mismatch", "stranger"]
 
@@ -75,6 +75,15 @@ class TokenBucket:
             self.level -= 1
             return 0.0
         return (1 - self.level) / self.rate
+
+
+def printable(text: str, most: int = 1000) -> str:
+    r"""Return what another node has said as one line for people: what is not printable is escaped.
+
+    >>> print(printable("x\nERROR"))
+    x\nERROR
+    """
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:most])
 
 
 class Service:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from hiflash.core.edge_rules import Workload
 from hiflash.messages import Assignment, Extra, Weights
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import Caller, CallError
-from hiflash.serve.client_sums import ClientSums, Trained, decline, take_part
+from hiflash.serve.client_sums import ClientSums, Invited, Trained, decline, take_part
 from hiflash.serve.memory import Memories, Memory, Own
 from hiflash.serve.models import model_bytes, read_model
 from hiflash.serve.patience import Patience
+from hiflash.serve.task_checks import check_sum, check_task, why_not
 from hiflash.serve.wire import PROTOCOL, Malformed, Wire, array_messages, metric_messages
 
 __all__ = ["ClientAgent", "ClientTerms", "Found", "Job", "Way", "Worked", "Works"]
 
+LOG = logging.getLogger("hiflash")
 POLL_S = 15.0
 
 
@@ -34,6 +38,8 @@ class ClientTerms:
     beat_s: float = 2.0
     declares: int | None = None  # samples that it tells its edge, if not the true number
     sums: ClientSums | None = None  # rounds end in secure sums
+    workload: Workload | None = None  # what every task must be, under secure sums
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,11 +69,15 @@ Works = Callable[[Job, Own], Awaitable[Worked]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The way to a client's edge, None if it is not known yet, and what became of the client's last task."""
+    """The way to a client's edge, None if it is not known yet, and what became of the client's last task.
+
+    `run` is the name of the run.
+    """
 
     edge: Caller | None
     finished: bool
     settled: int
+    run: str = ""
 
 
 class Way(Protocol):
@@ -84,6 +94,8 @@ class ClientAgent:
     def __init__(
         self, terms: ClientTerms, wire: Wire, way: Way, works: Works, memories: Memories, patience: Patience
     ) -> None:
+        if terms.sums is not None and terms.workload is None:
+            raise ValueError("a client of secure sums must know what its tasks are")
         self.terms = terms
         self.wire = wire
         self.way = way
@@ -92,6 +104,7 @@ class ClientAgent:
         self.patience = patience
         self.memory = memories.load() or Memory()
         self.finished = False
+        self._waits = False  # for an edge of the cloud's run
 
     async def run(self) -> None:
         """Serve one edge after the other: the cloud says which."""
@@ -102,7 +115,7 @@ class ClientAgent:
                 await self.patience.rest(self.patience.first_s)
                 continue
             try:
-                await self._serve(found.edge)
+                await self._serve(found.edge, found.run)
                 last = pb.Beat(node=self.terms.number, ended=True)  # so that the edge need not wait
                 await found.edge.call("Beat", last.SerializeToString(), timeout_s=self.terms.beat_s)
             except (CallError, Malformed) as error:
@@ -110,8 +123,8 @@ class ClientAgent:
                     raise
                 await self.patience.rest(self.patience.first_s)  # ask again: the edge may be another
 
-    async def _serve(self, edge: Caller) -> None:
-        await self._say_hello(edge)
+    async def _serve(self, edge: Caller, run: str) -> None:
+        await self._say_hello(edge, run)
         while not self.finished:
             lease_id, index = self.memory.lease_id, self.memory.round
             asked = pb.Fetch(node=self.terms.number, wait_s=POLL_S, lease_id=lease_id, round=index)
@@ -128,12 +141,17 @@ class ClientAgent:
         calling = asyncio.ensure_future(call)
         try:
             await asyncio.sleep(0)  # let it go first
-            self.terms.sums.prepare()
+            await self.terms.sums.prepare()
             return await calling
         finally:
             calling.cancel()
 
-    async def _say_hello(self, edge: Caller) -> None:
+    async def _say_hello(self, edge: Caller, run: str) -> None:
+        """Enter the cluster of an edge.
+
+        Memories begin anew with another run. Under secure sums it is the cloud that names it: an edge could
+        make a client forget what it has trained.
+        """
         said = pb.Hello(
             protocol=PROTOCOL,
             node=self.terms.number,
@@ -146,26 +164,34 @@ class ClientAgent:
         ).SerializeToString()
         told = self.wire.read(pb.Welcome, await edge.call("Hello", said, timeout_s=self.patience.timeout_s))
         self.finished = told.finished
+        if self.terms.sums is not None and told.run != run:
+            if not self._waits:
+                LOG.warning("client %d waits: its edge is of another run than the cloud", self.terms.number)
+            self._waits = True
+            raise CallError("unavailable", "the edge is of another run than the cloud")
+        self._waits = False
         if told.run != self.memory.run:  # what was kept is of another run
             self.memory = Memory(run=told.run)
 
     async def _work(self, edge: Caller, told: pb.Task) -> None:
         """Train one task and deliver its result; beats tell the edge that this client is alive."""
+        sums, workload = self.terms.sums, self.terms.workload
+        check_sum(told, secure=sums is not None)  # before anything of this client is made
+        if sums is not None and workload is not None:
+            check_task(told, workload, self.terms.seed)
+            if reason := why_not(told, workload, self.memory):
+                await decline(edge, self.patience, self.terms.number, told, reason)
+                return
         own = await self._own(told)
         work = Assignment(self.terms.number, told.first_step, told.steps, told.lr, told.seed)
         job = Job(work, read_model(told.model, self.wire.size), self.wire.arrays(told.extra))
         place = (told.lease_id, told.round)
-        if told.HasField("sum") and work.first_step < self.memory.steps:
-            # The same task with other clients would tell an edge more than one sum; after a restart the
-            # keys of this one are lost.
-            await decline(edge, self.patience, self.terms.number, told, "it has begun this task before")
-            return
         # Assigned steps count, even if the update is lost.
-        self._keep(self.memory.begun(place, own, work.first_step + work.steps))
+        self._keep(self.memory.begun(place, own, work.first_step, work.steps))
         working, beats = asyncio.ensure_future(self.works(job, own)), asyncio.create_task(self._beat(edge))
         try:
-            if told.HasField("sum"):
-                await self._add_up(edge, told, job, self._done(working, beats, own))
+            if sums is not None:
+                await self._add_up(sums, edge, told, job, self._done(working, beats, own))
                 return
             worked = await self._done(working, beats, own)
         finally:
@@ -188,12 +214,14 @@ class ClientAgent:
         return worked
 
     async def _add_up(
-        self, edge: Caller, told: pb.Task, job: Job, done: Coroutine[Any, Any, Worked | None]
+        self,
+        sums: ClientSums,
+        edge: Caller,
+        told: pb.Task,
+        job: Job,
+        done: Coroutine[Any, Any, Worked | None],
     ) -> None:
         """Put the result of a task into a secure sum."""
-        if self.terms.sums is None:
-            done.close()
-            raise CallError("mismatch", "the edge asks for a secure sum, and the configuration for none")
 
         async def work() -> Trained | None:
             worked = await done
@@ -202,14 +230,15 @@ class ClientAgent:
             return Trained(worked.weights, job.model, self.terms.examples, worked.compute_s)
 
         try:
-            finished = await take_part(
-                self.terms.sums, edge, self.wire, self.patience, self.terms.number, told, work
-            )
+            invited = Invited(self.terms.number, self.terms.declares or self.terms.examples, told)
+            finished = await take_part(sums, edge, self.wire, self.patience, invited, work)
         finally:
             done.close()
         self.finished = self.finished or finished
 
     def _delivery(self, place: tuple[int, int], worked: Worked) -> bytes:
+        if self.terms.sums is not None:
+            raise CallError("mismatch", "a model of secure sums never travels alone")
         return pb.Deliver(
             node=self.terms.number,
             lease_id=place[0],

@@ -15,6 +15,7 @@ from hiflash.privacy.sums.client import SumClient
 from hiflash.privacy.sums.fixed_point import FixedPoint
 from hiflash.privacy.sums.keys import Keys
 from hiflash.privacy.sums.messages import (
+    MOST_EXAMPLES,
     PHASES,
     Answer,
     Boxes,
@@ -23,19 +24,20 @@ from hiflash.privacy.sums.messages import (
     Roster,
     Survivors,
     Unmask,
+    Words,
     threshold,
 )
 from hiflash.privacy.sums.noised import Noised
 from hiflash.privacy.sums.signing import Signer, Verifier
 from hiflash.serve import wire_pb2 as pb
-from hiflash.serve.calls import Caller
+from hiflash.serve.calls import Caller, printable
 from hiflash.serve.edge_sums import compute
 from hiflash.serve.patience import Patience
 from hiflash.serve.sum_wire import answer_of, read_request, read_terms
 from hiflash.serve.wire import Wire
 from hiflash.weights import finite
 
-__all__ = ["ClientSums", "Trained", "decline", "take_part"]
+__all__ = ["ClientSums", "Invited", "Trained", "dealing", "decline", "take_part"]
 
 POLL_S = 15.0
 DRAWING = 500  # masks that take as long to make as the noise does
@@ -57,23 +59,31 @@ class ClientSums:
     verifier: Verifier
     randomness: Randomness
     noise: float = 0.0
-    clients: int = 0  # of the last sum
+    most_examples: int = MOST_EXAMPLES  # that a client may declare
+    clients: int = 0  # of the last sum whose roster was a true one
     _ready: Keys | None = field(default=None, repr=False)
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Make the keys of the next sum, and deal their shares to as many clients as the last one had."""
         if self._ready is None:
-            self._ready = Keys.fresh(self.randomness)
-            if self.clients:
-                self._ready.shares(threshold(self.clients), self.clients)
+            keys, clients = Keys.fresh(self.randomness), self.clients
+            self._ready = keys
+            if clients:
+                await compute(lambda: keys.shares(threshold(clients), clients), dealing(clients))
 
-    def keys(self, clients: int) -> Keys:
+    def keys(self) -> Keys:
         """Return keys that nobody has used; the next call returns others."""
-        self.prepare()
-        keys, self._ready, self.clients = self._ready, None, clients
-        if keys is None:
-            raise RuntimeError("there are no keys")
+        keys, self._ready = self._ready or Keys.fresh(self.randomness), None
         return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """A client that is asked to take part in a sum: its number, the samples that it declares, its task."""
+
+    node: int
+    declares: int
+    told: pb.Task
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +109,7 @@ class _Calls:
     patience: Patience
     node: int
     place: tuple[int, int]
+    clients: int
     finished: bool = False
 
     async def answer(self, said: Answer, compute_s: float = 0.0) -> Roster | Boxes | Survivors | Unmask:
@@ -110,7 +121,7 @@ class _Calls:
             )
             self.finished = told.finished
             if told.present:
-                return read_request(told)
+                return read_request(told, self.clients)
             if told.ended or told.finished:
                 raise _Over
             if isinstance(said, Masked):  # it was taken: ask on without it
@@ -128,8 +139,7 @@ async def take_part(
     edge: Caller,
     wire: Wire,
     patience: Patience,
-    node: int,
-    told: pb.Task,
+    invited: Invited,
     work: Callable[[], Awaitable[Trained | None]],
 ) -> bool:
     """Take part in the sum that a task ends in, and return whether the run is over.
@@ -137,14 +147,15 @@ async def take_part(
     `work` waits for the training, whose result is None if nobody wants it any more. Keys are made and shared
     meanwhile.
     """
-    calls = _Calls(edge, wire, patience, node, (told.lease_id, told.round))
+    node, told = invited.node, invited.told
+    calls = _Calls(edge, wire, patience, node, (told.lease_id, told.round), len(told.sum.clients))
     try:
-        machine = _machine(sums, told, node, wire.size)
+        machine = _machine(sums, invited, wire.size)
         terms = machine.terms
-        small = len(terms.clients) ** 2 * 1000
         large = terms.words * (len(terms.clients) + (DRAWING if sums.noise else 0))
         roster = _expect(Roster, await calls.answer(machine.advertise()))
-        shares = await compute(lambda: machine.share(roster), small)
+        shares = await compute(lambda: machine.share(roster), dealing(len(terms.clients)))
+        sums.clients = len(terms.clients)
         machine.receive(_expect(Boxes, await calls.answer(shares)))
         trained = await work()
         if trained is None:
@@ -156,36 +167,55 @@ async def take_part(
         await calls.answer(machine.reveal(_expect(Unmask, asked)))
     except _Over:
         pass
-    except (Refused, ValueError) as refused:
-        logging.getLogger("hiflash").warning("client %d leaves a secure sum: %s", node, refused)
+    except Refused as refused:  # nothing in it is private: errors of training are none of these
         await decline(edge, patience, node, told, str(refused))
     return calls.finished
 
 
 async def decline(edge: Caller, patience: Patience, node: int, told: pb.Task, reason: str) -> None:
     """Tell an edge that this client does not take part in the sum that a task ends in."""
+    logging.getLogger("hiflash").warning("client %d leaves a secure sum: %s", node, printable(reason))
     said = pb.Sum(node=node, lease_id=told.lease_id, round=told.round, refused=reason[:200])
     await patience.call(edge, "Sum", said.SerializeToString(), tries=3)
 
 
-def _machine(sums: ClientSums, told: pb.Task, node: int, size: int) -> SumClient:
-    terms = read_terms(told, sums.federation, size, sums.noise)
+def dealing(clients: int) -> int:
+    """Return how many words take as long to mask as shares for so many clients to deal."""
+    return clients**2 * 1000
+
+
+def _machine(sums: ClientSums, invited: Invited, size: int) -> SumClient:
+    terms = read_terms(invited.told, sums.federation, size, sums.noise)
     if terms.bound != sums.bound:
         raise Refused(f"its bound is {terms.bound:g}, and the configuration's {sums.bound:g}")
     terms.check()
-    return SumClient(terms, node, sums.signer, sums.verifier, sums.keys(len(terms.clients)))
+    # Every other client has a sample at least. The text must not tell how many this one has.
+    if not terms.noise and terms.most_examples < invited.declares + len(terms.clients) - 1:
+        raise Refused("it allows fewer samples than its clients declare")
+    # With a bound too high the sum would be so coarse that small changes vanish beside a large one.
+    if terms.most_examples > sums.most_examples * len(terms.clients):
+        raise Refused("it allows more samples than its clients may declare")
+    return SumClient(terms, invited.node, sums.signer, sums.verifier, sums.keys())
 
 
 def _masked(sums: ClientSums, machine: SumClient, trained: Trained) -> Masked:
+    """Return a client's masked vector; whatever is wrong with its model stays with the client."""
+    try:
+        return machine.mask(_vector(sums, machine, trained))
+    except ValueError:
+        raise Refused("its model has no place in a sum", machine.client) from None
+
+
+def _vector(sums: ClientSums, machine: SumClient, trained: Trained) -> Words:
     terms = machine.terms
     if terms.noise:
         stream = sums.randomness.stream("client noise", terms.lease_id, terms.round, machine.client)
-        return machine.mask(Noised.of(terms).encode(trained.model, trained.base, stream))
+        return Noised.of(terms).encode(trained.model, trained.base, stream)
     if not finite(trained.model):
-        raise ValueError("its model is not finite")
+        raise Refused("its model is not finite", machine.client)
     form = FixedPoint.of(terms)
     change = trained.model.astype(np.float64) - trained.base
-    return machine.mask(form.encode(change, trained.examples))
+    return form.encode(change, trained.examples)
 
 
 def _expect(kind: type[Kind], request: object) -> Kind:

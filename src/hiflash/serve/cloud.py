@@ -235,6 +235,7 @@ class CloudService(Service):
             address=self.addresses.get(edge, ""),
             finished=self.over.is_set(),
             settled=settled,
+            run=self.live.run,
         ).SerializeToString()
 
     async def _last(

@@ -12,20 +12,18 @@ from typing import NamedTuple
 from hiflash.core.edge import Edge
 from hiflash.messages import Assignment, ClientUpdate, Deadline, EdgeEffect, Left, Promise, Round
 from hiflash.privacy.sums.edge import Gone
-from hiflash.privacy.sums.messages import PHASES
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.calls import CallError, Peer, Service
-from hiflash.serve.edge_sums import EdgeSums, OpenSum, sum_outcome
+from hiflash.serve.edge_sums import MASKED, EdgeSums, OpenSum, sum_outcome
 from hiflash.serve.memory import Outcomes
 from hiflash.serve.models import model_bytes, read_model
-from hiflash.serve.sum_wire import sum_terms, terms_of
+from hiflash.serve.sum_wire import begins_with, read_sum, sum_terms, terms_of
 from hiflash.serve.wire import MOST_NAMES, Measured, Wire, array_messages
 
 __all__ = ["Closed", "Cluster", "EdgeTerms", "Member"]
 
 MOST_COMPUTE_S = 1e6
 LOOK_S = 0.5  # how often a secure sum looks for clients that have left
-MASKED = PHASES.index("masked")
 CLIENT_CALLS = ("Hello", "Fetch", "Deliver", "Sum", "Beat")
 
 
@@ -154,7 +152,8 @@ class Cluster(Service):
         """Hold a round that ends in a secure sum."""
         opened, started, expected = now_open.opened, self.now(), edge.expected
         most = {client: 1 if sums.noise else edge.workloads[client].examples for client in expected}
-        terms = sum_terms(opened, sums.federation, self.wire.size, sums.bound, most, sums.noise)
+        model = begins_with(now_open.model, now_open.extra)
+        terms = sum_terms(opened, sums.federation, self.wire.size, sums.bound, most, model, sums.noise)
         summing = OpenSum(terms, sums, opened.deadline - opened.now, edge.needed, self.tell)
         summing.start(started)
         now_open.summing = summing
@@ -183,6 +182,9 @@ class Cluster(Service):
             event = self._inbox.get_nowait()
             if isinstance(event, Left):
                 await summing.handle(Gone(event.client, "it is silent", event.now))
+        for client in summing.awaited:
+            if client not in self.members:  # it left after its last answer
+                await summing.handle(Gone(client, "it is not here", self.now()))
         if summing.outcome is None:
             await self.wait_for_news(min(left_s, LOOK_S))
 
@@ -278,7 +280,7 @@ class Cluster(Service):
 
     async def on_sum(self, peer: Peer, body: bytes) -> bytes:
         """Take a client's answer in a secure sum, and hold the call until the next phase."""
-        sent = self.wire.read(pb.Sum, body)
+        sent = read_sum(self.wire, body)
         self.check_node(peer, sent.node)
         self._known(peer)
         now_open = self._round

@@ -27,15 +27,16 @@ from hiflash.privacy.sums.noised import NoisedSum
 from hiflash.privacy.sums.signing import Verifier
 from hiflash.serve import wire_pb2 as pb
 from hiflash.serve.beside import beside
-from hiflash.serve.calls import CallError
+from hiflash.serve.calls import CallError, printable
 from hiflash.serve.charges import EdgeCharges
 from hiflash.serve.sum_wire import phase_of, read_answer, request_of
 from hiflash.serve.wire import Measured
 from hiflash.weights import finite
 
-__all__ = ["EdgeSums", "OpenSum", "compute", "sum_outcome"]
+__all__ = ["MASKED", "EdgeSums", "OpenSum", "compute", "sum_outcome"]
 
 LOG = logging.getLogger("hiflash")
+MASKED = PHASES.index("masked")
 AT_ONCE = 20_000_000  # words to mask that keep nobody waiting: some milliseconds
 
 Made = TypeVar("Made")
@@ -92,6 +93,7 @@ class OpenSum:
         self.failed: Exception | None = None
         self.masked_s: dict[int, tuple[float, float]] = {}  # when masked vectors came, and their computing
         self._busy = asyncio.Lock()
+        self._under_way: set[asyncio.Future[list[Rejected]]] = set()
 
     def start(self, now: float) -> None:
         """Begin with the first phase, whose request goes with the tasks."""
@@ -102,30 +104,65 @@ class OpenSum:
         machine = self.machine
         return machine.phase == "advertise" and client not in machine.answers and client not in machine.gone
 
+    @property
+    def awaited(self) -> tuple[int, ...]:
+        """Return the clients that the present phase still waits for."""
+        machine = self.machine
+        return tuple(c for c in machine.expected if c not in machine.answers and c not in machine.gone)
+
     async def hear(self, sent: pb.Sum, now: float) -> None:
         """Take a client's answer; one that was taken before, or comes late, changes nothing."""
         client, phase = sent.node, phase_of(sent)
         if sent.refused:
-            await self.handle(Gone(client, sent.refused[:200], now))
+            await self.handle(Gone(client, f'it says: "{printable(sent.refused, 200)}"', now))
             return
-        if sent.phase < self.phase or self.outcome is not None:
+        if not self._wanted(client, sent.phase):
             return
-        if sent.phase > self.phase:
-            raise CallError("invalid", f"client {client} is at {phase}, and the sum at {PHASES[self.phase]}")
-        if client in self.machine.answers or client not in self.requests:
-            return
-        for rejected in await self.handle(Heard(client, read_answer(sent, self.terms.words), now)):
-            LOG.warning("client %d was refused at %s of a secure sum: %s", client, phase, rejected.reason)
+        answer = read_answer(sent, self.terms.words, len(self.terms.clients))
+        for rejected in await self.handle(Heard(client, answer, now), sent):
+            reason = printable(rejected.reason)
+            LOG.warning("client %d was refused at %s of a secure sum: %s", client, phase, reason)
             raise CallError("invalid", rejected.reason)
-        if phase == "masked":
-            self.masked_s[client] = (now, sent.compute_s)
 
-    async def handle(self, event: SumEvent) -> list[Rejected]:
-        """Hand an event to the machine and return what it refused."""
+    async def handle(self, event: SumEvent, sent: pb.Sum | None = None) -> list[Rejected]:
+        """Hand an event to the machine and return what it refused; `sent` is the message that it came in.
+
+        A caller that is cancelled, because its client has gone, does not stop what is under way.
+        """
+        handling = asyncio.ensure_future(self._handle(event, sent))
+        self._under_way.add(handling)
+        handling.add_done_callback(self._ended)
+        return await asyncio.shield(handling)
+
+    def _ended(self, handling: asyncio.Future[list[Rejected]]) -> None:
+        self._under_way.discard(handling)
+        if not handling.cancelled():
+            handling.exception()  # whoever asked for it may be gone
+
+    async def _handle(self, event: SumEvent, sent: pb.Sum | None) -> list[Rejected]:
         async with self._busy:  # a sum of many large models is opened in a thread
-            words = self.terms.words * len(self.terms.clients)
-            effects = await compute(lambda: self.machine.handle(event), words)
-        return self._carry_out(effects)
+            if sent is not None and not self._wanted(sent.node, sent.phase):
+                return []  # the sum has gone on before it was this message's turn
+            words, effects = self.terms.words * len(self.terms.clients), []
+            try:
+                effects = await compute(lambda: self.machine.handle(event), words)
+            except Exception as error:  # whatever a client made it of: the edge goes on
+                LOG.exception("edge %d: a secure sum failed", self.terms.edge)
+                effects = [self.machine.abandon(f"it failed at the edge ({type(error).__name__})")]
+            refused = self._carry_out(effects)
+            if sent is not None and sent.phase == MASKED and not refused:
+                self.masked_s[sent.node] = (event.now, sent.compute_s)
+            return refused
+
+    def _wanted(self, client: int, phase: int) -> bool:
+        """Return whether a client's answer in a phase is still to come; raise if it is ahead of the sum."""
+        if phase < self.phase or self.outcome is not None:
+            return False
+        if phase > self.phase:
+            raise CallError(
+                "invalid", f"client {client} is at {PHASES[phase]}, and the sum at {PHASES[self.phase]}"
+            )
+        return client in self.requests and client not in self.machine.answers
 
     async def time_up(self, now: float) -> None:
         """End the present phase."""
@@ -152,7 +189,8 @@ class OpenSum:
                     self.tell()
                 case Opened() | Abandoned():
                     if isinstance(effect, Abandoned):
-                        LOG.warning("edge %d abandons a secure sum: %s", self.terms.edge, effect.reason)
+                        reason = printable(effect.reason)
+                        LOG.warning("edge %d abandons a secure sum: %s", self.terms.edge, reason)
                     self.outcome, self.requests = effect, {}
                     self.tell()
                 case Rejected():

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from hiflash.errors import ConfigError, IdentityError
-from hiflash.serve.calls import CallError, Code, Peer, Service
+from hiflash.serve.calls import CallError, Code, Peer, Service, printable
 from hiflash.serve.credentials import Credentials
 from hiflash.serve.identity import Identity, check_peer
 
@@ -187,7 +187,7 @@ class GrpcCaller:
 
 def _call_error(error: grpc.aio.AioRpcError) -> CallError:
     code = CODES.get(error.code(), "unavailable")
-    detail = error.details() or error.code().name
+    detail = printable(error.details() or error.code().name)
     if code != "busy":
         return CallError(code, detail)
     trailing = dict(error.trailing_metadata() or ())

@@ -44,6 +44,7 @@ def client_sums(
         CertificateVerifier(credentials, channels.denied),
         require_system(SystemRandomness() if randomness is None else randomness),
         0.0 if plan is None else plan.noise,
+        deployment.most_declared,
     )
 
 

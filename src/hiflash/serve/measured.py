@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from hiflash.privacy.sums.messages import PHASES
 from hiflash.serve import wire_pb2 as pb
 
-__all__ = ["Malformed", "Measured", "measured_messages", "read_measured", "seconds", "whole"]
+__all__ = ["MOST_ROUNDS", "Malformed", "Measured", "measured_messages", "read_measured", "seconds", "whole"]
 
 MOST = 2**53  # whole numbers up to here are exact in every language
 MOST_ROUNDS = 1_000

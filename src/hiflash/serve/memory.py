@@ -37,7 +37,8 @@ class Memory:
     """A client between two tasks.
 
     `settled` is what it holds if the cloud did not accept its last lease. `before` and `after` are what it
-    held before and after its last task, which belonged to a lease and a round of the run `run`.
+    held before and after its last task, which belonged to a lease and a round of the run `run`. Of its
+    `steps`, `skipped` were those of tasks that never reached it.
     """
 
     steps: int = 0
@@ -47,6 +48,11 @@ class Memory:
     before: Own = field(default_factory=Own)
     after: Own = field(default_factory=Own)
     run: str = ""
+    skipped: int = 0
+
+    def skipped_before(self, first_step: int) -> int:
+        """Return how many steps before this one were those of tasks that never reached this client."""
+        return self.skipped + max(0, first_step - self.steps)
 
     def depends_on_outcome(self, place: tuple[int, int]) -> bool:
         """Return whether the task of a lease and a round depends on what became of the last one."""
@@ -65,10 +71,11 @@ class Memory:
             state = (self.after if outcome == COUNTED else self.before).state
         return Own(self.after.kept, state)
 
-    def begun(self, place: tuple[int, int], own: Own, steps: int) -> Memory:
-        """Return the memory of a client that begins a task with `own`, and has taken `steps` after it."""
+    def begun(self, place: tuple[int, int], own: Own, first_step: int, steps: int) -> Memory:
+        """Return the memory of a client that begins a task of so many steps with `own`."""
         settled = self.settled if place[0] == self.lease_id else own
-        return Memory(steps, *place, settled, own, own, self.run)
+        skipped = self.skipped_before(first_step)
+        return Memory(first_step + steps, *place, settled, own, own, self.run, skipped)
 
     def worked(self, own: Own) -> Memory:
         """Return the memory of a client that ends its task with `own`."""

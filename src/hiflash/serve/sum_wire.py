@@ -1,4 +1,7 @@
-"""The messages of secure sums to bytes and back, with limits: what breaks the format raises `Malformed`."""
+"""The messages of secure sums to bytes and back, with limits: what breaks the format raises `Malformed`.
+
+No list in a message is longer than the sum has clients.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import numpy as np
 
 from hiflash.messages import Round
 from hiflash.privacy.sums.messages import (
+    MOST_CLIENTS,
+    MOST_EXAMPLES,
     PHASES,
     Advertise,
     Agreed,
@@ -24,15 +29,18 @@ from hiflash.privacy.sums.messages import (
     Survivors,
     Terms,
     Unmask,
+    model_digest,
 )
 from hiflash.serve import wire_pb2 as pb
-from hiflash.serve.wire import Malformed
+from hiflash.serve.wire import Malformed, Wire
 
 __all__ = [
     "answer_of",
+    "begins_with",
     "phase_of",
     "read_answer",
     "read_request",
+    "read_sum",
     "read_terms",
     "request_of",
     "sum_terms",
@@ -50,11 +58,15 @@ def terms_of(terms: Terms) -> pb.SumTerms:
 
 
 def read_terms(told: pb.Task, federation: str, size: int, noise: float = 0.0) -> Terms:
-    """Return the terms of the sum that a task ends in; the noise is what the client itself knows."""
+    """Return the terms of the sum that a task ends in.
+
+    The noise is what the client itself knows, and the digest that of the model which it got.
+    """
     given = told.sum
-    clients = tuple(given.clients)
+    clients = tuple(_at_most(given.clients, MOST_CLIENTS + 1))  # the terms say what is wrong with more
     place = (given.edge, told.lease_id, told.round)
-    return Terms(federation, *place, clients, size, given.bound, given.most_examples, noise)
+    model = begins_with(told.model, told.extra)
+    return Terms(federation, *place, clients, size, given.bound, given.most_examples, noise, model)
 
 
 def answer_of(answer: Answer, place: tuple[int, int], wait_s: float, compute_s: float = 0.0) -> pb.Sum:
@@ -81,22 +93,35 @@ def answer_of(answer: Answer, place: tuple[int, int], wait_s: float, compute_s: 
     return sent
 
 
-def read_answer(sent: pb.Sum, words: int) -> Answer:
-    """Return the answer in a message; a masked vector has so many words."""
+def begins_with(model: bytes, extra: Sequence[pb.Array]) -> bytes:
+    """Return the digest of a model and of what is beside it, as they travel with a task."""
+    return model_digest(model, ((each.name, each.shape, each.values) for each in extra))
+
+
+def read_sum(wire: Wire, body: bytes) -> pb.Sum:
+    """Return a client's call in a secure sum; nothing but a masked vector makes it long."""
+    sent = wire.read(pb.Sum, body)
+    if len(body) - len(sent.masked) > wire.most_sum_bytes or (sent.masked and phase_of(sent) != "masked"):
+        raise Malformed(f"{len(body)} bytes at {phase_of(sent)} of a secure sum")
+    return sent
+
+
+def read_answer(sent: pb.Sum, words: int, clients: int) -> Answer:
+    """Return the answer in a message of a sum with so many clients; a masked vector has so many words."""
     phase = phase_of(sent)
     match phase:
         case "advertise":
             return _read_advert(sent.advert)
         case "share":
-            return Shares(sent.node, _read_boxes(sent.boxes))
+            return Shares(sent.node, _read_boxes(sent.boxes, clients))
         case "masked":
             if len(sent.masked) != 4 * words:
                 raise Malformed(f"a masked vector of {len(sent.masked)} bytes, expected {4 * words}")
             return Masked(sent.node, np.frombuffer(sent.masked, "<u4"))
         case "agree":
-            return Agreed(sent.node, _read_shares(sent.tags))
+            return Agreed(sent.node, _read_shares(sent.tags, clients))
         case "unmask":
-            return Reveal(sent.node, _read_shares(sent.seeds), _read_shares(sent.keys))
+            return Reveal(sent.node, _read_shares(sent.seeds, clients), _read_shares(sent.keys, clients))
     assert_never(phase)
 
 
@@ -126,30 +151,37 @@ def request_of(request: Request, phase: int) -> pb.SumTold:
     return told
 
 
-def read_request(told: pb.SumTold) -> Roster | Boxes | Survivors | Unmask:
-    """Return what an edge asks for."""
+def read_request(told: pb.SumTold, clients: int) -> Roster | Boxes | Survivors | Unmask:
+    """Return what an edge asks for in a sum of so many clients."""
     phase = phase_of(told)
     match phase:
         case "share":
-            return Roster(tuple(map(_read_advert, told.roster)))
+            return Roster(tuple(map(_read_advert, _at_most(told.roster, clients))))
         case "masked":
-            return Boxes(_read_boxes(told.boxes))
+            return Boxes(_read_boxes(told.boxes, clients))
         case "agree":
-            return Survivors(tuple(told.survivors))
+            return Survivors(tuple(_at_most(told.survivors, clients)))
         case "unmask":
-            return Unmask(_read_shares(told.tags))
+            return Unmask(_read_shares(told.tags, clients))
         case "advertise":
             raise Malformed("the terms of a sum go with the task")
     assert_never(phase)
 
 
 def sum_terms(
-    opened: Round, federation: str, size: int, bound: float, examples: Mapping[int, int], noise: float = 0.0
+    opened: Round,
+    federation: str,
+    size: int,
+    bound: float,
+    examples: Mapping[int, int],
+    model: bytes,
+    noise: float = 0.0,
 ) -> Terms:
-    """Return the terms of a round's sum; `examples` are the most samples of each client."""
+    """Return the terms of a round's sum; `examples` are the most samples of each client, `model` a digest."""
     clients = tuple(each.client for each in opened.work)
-    most = sum(examples[client] for client in clients)
-    return Terms(federation, opened.edge, opened.lease_id, opened.index, clients, size, bound, most, noise)
+    most = min(sum(examples[client] for client in clients), MOST_EXAMPLES)
+    place = (opened.edge, opened.lease_id, opened.index)
+    return Terms(federation, *place, clients, size, bound, most, noise, model)
 
 
 def _advert(advert: Advertise) -> pb.Advert:
@@ -176,8 +208,8 @@ def _boxes(boxes: Mapping[int, Box]) -> list[pb.SealedBox]:
     ]
 
 
-def _read_boxes(sent: Sequence[pb.SealedBox]) -> dict[int, Box]:
-    found = {each.client: Box(each.sealed, each.seed_hash, each.key_hash) for each in sent}
+def _read_boxes(sent: Sequence[pb.SealedBox], most: int) -> dict[int, Box]:
+    found = {each.client: Box(each.sealed, each.seed_hash, each.key_hash) for each in _at_most(sent, most)}
     return _once(found, len(sent), "boxes")
 
 
@@ -185,8 +217,14 @@ def _shares(shares: Mapping[int, bytes]) -> list[pb.Share]:
     return [pb.Share(client=client, value=value) for client, value in shares.items()]
 
 
-def _read_shares(sent: Sequence[pb.Share]) -> dict[int, bytes]:
-    return _once({each.client: each.value for each in sent}, len(sent), "shares")
+def _read_shares(sent: Sequence[pb.Share], most: int) -> dict[int, bytes]:
+    return _once({each.client: each.value for each in _at_most(sent, most)}, len(sent), "shares")
+
+
+def _at_most(sent: Sequence[Kept], most: int) -> Sequence[Kept]:
+    if len(sent) > most:
+        raise Malformed(f"a list of {len(sent)}, and the sum has {most} clients")
+    return sent
 
 
 def _once(found: dict[int, Kept], sent: int, what: str) -> dict[int, Kept]:

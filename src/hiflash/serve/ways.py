@@ -40,7 +40,7 @@ class PlacedByCloud:
         edge = None
         with suppress(ConfigError):  # an address that cannot be called is not known yet
             edge = self.connect(told.edge, told.address) if told.address else None
-        return Found(edge, told.finished, told.settled)
+        return Found(edge, told.finished, told.settled, told.run)
 
 
 class WithinProcess:
@@ -69,4 +69,4 @@ class Inside:
         if last[0] and not settled:
             settled = (await self.cloud.find(last)).settled
         way = WithinProcess(self.cluster, Peer("client", self.client))
-        return Found(way, self.cluster.over.is_set(), settled)
+        return Found(way, self.cluster.over.is_set(), settled, self.cluster.run)

@@ -34,7 +34,16 @@ from hiflash.messages import (
     Weights,
 )
 from hiflash.serve import wire_pb2 as pb
-from hiflash.serve.measured import Malformed, Measured, measured_messages, read_measured, seconds, whole
+from hiflash.serve.fields import few_fields
+from hiflash.serve.measured import (
+    MOST_ROUNDS,
+    Malformed,
+    Measured,
+    measured_messages,
+    read_measured,
+    seconds,
+    whole,
+)
 from hiflash.weights import Spec
 
 __all__ = [
@@ -49,11 +58,12 @@ __all__ = [
     "spec_digest",
 ]
 
-PROTOCOL = 1
+PROTOCOL = 2
 SLACK = 64 * 1024  # bytes of a call beside its model
 MOST_NAMES = 64  # arrays or metrics in a call
-WITH_MODEL: tuple[type[Message], ...] = (pb.Upload, pb.Answer, pb.Task, pb.Deliver, pb.Sum, pb.SumTold)
+WITH_MODEL: tuple[type[Message], ...] = (pb.Upload, pb.Answer, pb.Task, pb.Deliver, pb.Sum)
 PER_CLIENT = 2 * 1024  # bytes of a call in a secure sum for each of its clients
+MOST_FIELDS = 2 * MOST_NAMES + MOST_ROUNDS + 32  # of a call without clients
 LONGEST_NAME = 80
 
 Kind = TypeVar("Kind", bound=Message)
@@ -89,11 +99,20 @@ class Wire:
         """Return the largest call: 1.25 models with what travels beside them, and some slack."""
         return math.ceil(1.25 * 4 * (self.size + self.beside)) + SLACK + PER_CLIENT * self.sum_clients
 
+    @property
+    def most_sum_bytes(self) -> int:
+        """Return the largest call of a secure sum beside a masked vector."""
+        return SLACK + PER_CLIENT * self.sum_clients
+
     def read(self, kind: type[Kind], body: bytes) -> Kind:
         """Return a call of this kind, or raise `Malformed`."""
         most = self.most_bytes if kind in WITH_MODEL else SLACK
+        if kind is pb.SumTold:
+            most = self.most_sum_bytes
         if len(body) > most:
             raise Malformed(f"{len(body)} bytes, at most {most} are allowed")
+        if len(body) > SLACK and not few_fields(body, MOST_FIELDS + 3 * self.sum_clients):
+            raise Malformed(f"{len(body)} bytes in too many fields")
         try:
             return kind.FromString(body)
         except DecodeError as error:

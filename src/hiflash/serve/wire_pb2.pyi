@@ -221,16 +221,18 @@ class Place(_message.Message):
     def __init__(self, node: _Optional[int] = ..., lease_id: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
 
 class Placed(_message.Message):
-    __slots__ = ("edge", "address", "finished", "settled")
+    __slots__ = ("edge", "address", "finished", "settled", "run")
     EDGE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     edge: int
     address: str
     finished: bool
     settled: int
-    def __init__(self, edge: _Optional[int] = ..., address: _Optional[str] = ..., finished: bool = ..., settled: _Optional[int] = ...) -> None: ...
+    run: str
+    def __init__(self, edge: _Optional[int] = ..., address: _Optional[str] = ..., finished: bool = ..., settled: _Optional[int] = ..., run: _Optional[str] = ...) -> None: ...
 
 class Fetch(_message.Message):
     __slots__ = ("node", "wait_s", "lease_id", "round")

@@ -20,7 +20,7 @@ from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.methods.registry import aggregate, chosen, make, threshold_policy, with_keys
 from hiflash.privacy.randomness import SeededRandomness
-from hiflash.privacy.sums.messages import LEAST_CLIENTS, threshold
+from hiflash.privacy.sums.messages import LEAST_CLIENTS, MOST_CLIENTS, threshold
 from hiflash.sim.private import Spending, joining
 from hiflash.sim.resources import local_steps
 from hiflash.weights import Spec
@@ -188,9 +188,15 @@ def limits_of(config: Config) -> dict[str, float]:
 
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:
-    """Raise if an edge has too few clients for its aggregation rule."""
+    """Raise if an edge has too few clients for its aggregation rule, or too many for a secure sum."""
     least, wanted = least_clients(config), number(config.edge.clients_per_round)
     for edge, cluster in enumerate(clusters):
+        if config.edge.secure != "off" and taking_part(wanted, len(cluster)) > MOST_CLIENTS:
+            raise ConfigError(
+                f'edge.secure = "secagg" adds up at most {MOST_CLIENTS} clients in an edge round, and edge '
+                f"{edge} has {len(cluster)}; use more edges, another association, or "
+                f"edge.clients_per_round = {MOST_CLIENTS} or less"
+            )
         if taking_part(wanted, len(cluster)) < least:
             which = "has" if len(cluster) < least else f"draws edge.clients_per_round = {wanted} of its"
             what, way_out = with_keys(config, "edge.aggregate"), "smaller numbers or another rule"

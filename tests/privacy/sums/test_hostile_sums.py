@@ -23,6 +23,7 @@ from hiflash.privacy.sums.messages import (
     Shares,
     Survivors,
     Unmask,
+    model_digest,
     share_hash,
 )
 from hiflash.privacy.sums.shares import deal
@@ -270,6 +271,39 @@ def test_a_wrong_share_is_refused_and_its_holder_named(change):
     said = party.copy().answer(LIAR)
     wrong = Reveal(LIAR, said.seeds, {15: change(said.keys[15])})
     refused(party, wrong, "its share of client 15's key is wrong")
+
+
+@pytest.mark.parametrize("length", [0, 5, 31, 33, 64])
+def test_a_share_of_another_length_is_refused_although_its_hash_is_right(length):
+    """A client may say any hash for the share that it deals itself: nobody else opens that box."""
+    party = Party().until("share")
+    for client in party.terms.clients:
+        said = party.answer(client)
+        if client == LIAR:
+            seed_hash = share_hash(party.terms, "seed", LIAR, LIAR, bytes(length))
+            said = Shares(LIAR, {**said.boxes, LIAR: replace(said.boxes[LIAR], seed_hash=seed_hash)})
+        party.hear(client, said)
+    party.until("unmask")
+    said = party.answer(LIAR)
+    (effect,) = party.hear(LIAR, Reveal(LIAR, {**said.seeds, LIAR: bytes(length)}, said.keys))
+    assert effect == Rejected(LIAR, "unmask", f"its share of client 12's seed has {length} bytes")
+    for client in (10, 11, *range(13, 18)):
+        effects = party.hear(client, party.answer(client))
+    (last,) = effects
+    assert isinstance(last, Opened)
+    assert party.edge._total.tolist() == party.expected(party.terms.clients)
+
+
+def test_clients_that_begin_with_other_models_take_no_keys_of_each_other():
+    """An edge may give one client another model than all others, or the arrays beside it."""
+    one, other = (Party(terms_of(model=model_digest(model))).until("share") for model in (b"1234", b"5678"))
+    adverts = [*one.ask.requests[10].adverts[:9], other.ask.requests[10].adverts[9]]
+    for client in (10, 18):
+        with pytest.raises(Refused, match="client 19: its signature is wrong"):
+            one.clients[client].share(Roster(tuple(adverts)))
+    adverts = [*one.ask.requests[10].adverts[:9], *other.ask.requests[10].adverts[9:]]
+    with pytest.raises(Refused, match="client 10: its signature is wrong"):
+        other.clients[19].share(Roster(tuple(adverts)))
 
 
 def test_shares_of_others_than_asked_for_are_refused():

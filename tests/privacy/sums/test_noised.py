@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hiflash.privacy.discrete import discrete_gaussian
+from hiflash.privacy.discrete import discrete_gaussian, sum_divergence
 from hiflash.privacy.mechanism import encode, grid_of
 from hiflash.privacy.randomness import SeededRandomness
 from hiflash.privacy.sums.messages import MOST_CLIENTS, Refused, threshold
-from hiflash.privacy.sums.noised import Noised, NoisedSum, decode, multiplier, spread_noise
+from hiflash.privacy.sums.noised import Noised, NoisedSum, _charged, decode, spread_noise
 
 pytest.importorskip("Crypto", reason='needs pip install "hiflash[serve]"')
 pytest.importorskip("cryptography", reason='needs pip install "hiflash[serve]"')
@@ -172,6 +172,11 @@ def test_terms_with_impossible_noise_are_refused(noise):
 def test_the_noise_is_part_of_what_clients_sign():
     one, other = private_terms(noise=1.0), private_terms(noise=0.5)
     assert one.context() != other.context()
+
+
+def multiplier(variance, terms, size, sensitivity):
+    """Return the noise multiplier that a sum of discrete Gaussians amounts to."""
+    return _charged(sensitivity / math.sqrt(terms * variance), sum_divergence(variance, terms), size)
 
 
 def test_spread_noise_is_charged_with_its_approximation_term():

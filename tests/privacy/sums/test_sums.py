@@ -1,7 +1,7 @@
 """Secure sums are exact whoever drops out when, and reveal nothing below the threshold."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ pytest.importorskip("cryptography", reason='needs pip install "hiflash[serve]"')
 from hiflash.privacy.sums.edge import Abandoned, Opened, TimeUp
 from hiflash.privacy.sums.in_memory import make_client, sum_in_memory
 from hiflash.privacy.sums.masks import add_mask, load_key, pair_key, public_key, self_key
-from hiflash.privacy.sums.messages import PHASES, Refused, Terms, threshold
+from hiflash.privacy.sums.messages import PHASES, Refused, Terms, model_digest, threshold
 from privacy.sums.parties import SEED, Party, terms_of
 
 
@@ -116,6 +116,12 @@ def test_a_sum_of_too_few_or_too_many_clients_is_refused(clients):
         Party(terms_of(clients, most_examples=10_000))
 
 
+def test_a_thousand_clients_may_be_in_a_sum():
+    terms = terms_of(1000)
+    terms.check()
+    assert (terms.threshold, terms.index(1009)) == (667, 1000)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -146,26 +152,41 @@ def test_three_clients_are_enough_and_must_all_stay():
     assert isinstance(party.finish(without=(11,)), Abandoned)
 
 
+def looks_uniform(vector):
+    """Return whether bytes, bits and neighbours of a vector are those of a uniform one, by five deviations.
+
+    Chi-square of 256 bytes: 255 expected, with a standard deviation of sqrt(2 * 255) = 22.6.
+    """
+    counts = np.bincount(vector.view(np.uint8), minlength=256)
+    expected = counts.sum() / 256
+    chi_square = float(((counts - expected) ** 2 / expected).sum())
+    bits = np.unpackbits(vector.view(np.uint8)).reshape(-1, 32).mean(axis=0)
+    neighbours = np.corrcoef(vector[:-1].astype(float), vector[1:].astype(float))[0, 1]
+    return bool(
+        abs(chi_square - 255) < 5 * 22.6
+        and np.abs(bits - 0.5).max() < 5 * 0.5 / np.sqrt(vector.size)
+        and abs(neighbours) < 5 / np.sqrt(vector.size)
+    )
+
+
 def test_masked_vectors_look_uniform():
-    """Chi-square of 256 bytes: 255 expected, with a standard deviation of sqrt(2 * 255) = 22.6."""
     party = Party(terms_of(4, size=100_000)).until("masked")
     party.changes = dict.fromkeys(party.changes, np.zeros(100_000))
     for client in party.terms.clients:
-        vector = party.answer(client).vector
-        counts = np.bincount(vector.view(np.uint8), minlength=256)
-        expected = counts.sum() / 256
-        chi_square = float(((counts - expected) ** 2 / expected).sum())
-        assert abs(chi_square - 255) < 5 * 22.6
-        bits = np.unpackbits(vector.view(np.uint8)).reshape(-1, 32).mean(axis=0)
-        assert np.abs(bits - 0.5).max() < 5 * 0.5 / np.sqrt(vector.size)
-        correlation = np.corrcoef(vector[:-1].astype(float), vector[1:].astype(float))[0, 1]
-        assert abs(correlation) < 5 / np.sqrt(vector.size)
+        assert looks_uniform(party.answer(client).vector)
 
 
-def test_the_check_of_uniformity_sees_a_vector_without_masks():
-    vector = Party(terms_of(4, size=100_000)).vector(10)
-    bits = np.unpackbits(vector.view(np.uint8)).reshape(-1, 32).mean(axis=0)
-    assert np.abs(bits - 0.5).max() > 5 * 0.5 / np.sqrt(vector.size) or np.unique(vector).size < vector.size
+def test_the_check_of_uniformity_holds_for_uniform_vectors_and_sees_others():
+    """Six bounds of five deviations: a uniform vector fails with a probability of 4e-5 or less."""
+    stream = np.random.default_rng(0)
+    uniform = [stream.integers(0, 2**32, 100_002, dtype=np.uint32) for _ in range(20)]
+    assert all(map(looks_uniform, uniform))
+    assert not looks_uniform(Party(terms_of(4, size=100_000)).vector(10))  # without masks
+    one_bit = uniform[0] | (stream.random(100_002) < 0.02).astype(np.uint32)
+    assert not looks_uniform(one_bit)
+    neighbours = uniform[1].copy()
+    neighbours[1::50] = neighbours[::50][: neighbours[1::50].size]
+    assert not looks_uniform(neighbours)
 
 
 def test_every_sum_has_fresh_keys():
@@ -247,8 +268,38 @@ def test_secrets_do_not_show_in_what_is_printed():
         assert secret.hex() not in shown
 
 
-def test_terms_are_part_of_every_signature():
-    assert (
-        len({terms_of(**c).context() for c in ({}, {"size": 6}, {"bound": 2.0}, {"most_examples": 99})}) == 4
-    )
-    assert isinstance(terms_of(), Terms)
+def test_every_term_is_part_of_every_signature():
+    """Whoever adds a term must say here how it may differ."""
+    changed = {
+        "federation": "other",
+        "edge": 2,
+        "lease_id": 4,
+        "round": 1,
+        "clients": tuple(range(10, 19)),
+        "size": 6,
+        "bound": 2.0,
+        "most_examples": 641,
+        "noise": 1.0,
+        "model": bytes(32),
+    }
+    assert set(changed) == {each.name for each in fields(Terms)}
+    terms = terms_of()
+    others = [replace(terms, **{name: value}) for name, value in changed.items()]
+    assert len({each.context() for each in (terms, *others)}) == 1 + len(changed)
+
+
+def test_the_digest_of_a_model_tells_it_from_the_arrays_beside_it():
+    arrays = [("a", (1,), b"wxyz")]
+    digests = {
+        model_digest(b"abcd"),
+        model_digest(b"abce"),
+        model_digest(b"abcd", arrays),
+        model_digest(b"abcd", [("b", (1,), b"wxyz")]),
+        model_digest(b"abcd", [("a", (1, 1), b"wxyz")]),
+        model_digest(b"abcd", arrays * 2),
+        model_digest(b"abcdwxyz"),
+    }
+    assert len(digests) == 7
+    assert {len(each) for each in digests} == {32}
+    with pytest.raises(Refused, match="the digest of a model has 32 bytes, this one 31"):
+        terms_of(model=bytes(31)).check()

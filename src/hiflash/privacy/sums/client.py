@@ -9,7 +9,6 @@ import hmac
 
 from hiflash.privacy.sums.keys import Keys
 from hiflash.privacy.sums.masks import (
-    SEAL_BYTES,
     add_mask,
     commit,
     common_secret,
@@ -238,7 +237,3 @@ def agreement(terms: Terms, roster: Roster, senders: tuple[int, ...], survivors:
     """Return what clients agree on before they reveal shares: all that they have seen of a sum."""
     lists = (pack(*senders), pack(*survivors))
     return pack(b"agree", terms.context(), roster.digest(terms), *lists)
-
-
-BOX_BYTES = 2 * SECRET_BYTES + SEAL_BYTES
-"""The length of a sealed box."""

@@ -14,11 +14,14 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from hiflash.privacy.sums.client import BOX_BYTES, check_advert
+from hiflash.privacy.sums.client import check_advert
 from hiflash.privacy.sums.fixed_point import Summed
-from hiflash.privacy.sums.masks import TAG_BYTES, add_mask, commit, load_key, pair_key, public_key, self_key
+from hiflash.privacy.sums.masks import add_mask, commit, load_key, pair_key, public_key, self_key
 from hiflash.privacy.sums.messages import (
+    BOX_BYTES,
+    HASH_BYTES,
     PHASES,
+    TAG_BYTES,
     Advertise,
     Agreed,
     Answer,
@@ -36,7 +39,7 @@ from hiflash.privacy.sums.messages import (
     share_hash,
 )
 from hiflash.privacy.sums.noised import NoisedSum, decode
-from hiflash.privacy.sums.shares import combine
+from hiflash.privacy.sums.shares import SECRET_BYTES, combine
 from hiflash.privacy.sums.signing import Verifier
 
 __all__ = [
@@ -160,6 +163,10 @@ class SumEdge:
                 return self._close(event.now) if event.phase == self.phase else []
         assert_never(event)
 
+    def abandon(self, reason: str) -> Abandoned:
+        """Give the sum up: whoever drives this machine cannot go on."""
+        return self._abandon(self.phase or PHASES[-1], reason)
+
     @property
     def needed(self) -> int:
         """Return how many clients must answer in this phase."""
@@ -230,7 +237,7 @@ class SumEdge:
             raise Refused("it has boxes for others than the roster", answer.client)
         for receiver, box in answer.boxes.items():
             sizes = (len(box.sealed), len(box.seed_hash), len(box.key_hash))
-            if sizes != (0 if receiver == answer.client else BOX_BYTES, 32, 32):
+            if sizes != (0 if receiver == answer.client else BOX_BYTES, HASH_BYTES, HASH_BYTES):
                 raise Refused(f"its box for client {receiver} has the wrong length", answer.client)
 
     def _check_reveal(self, answer: Reveal) -> None:
@@ -243,6 +250,8 @@ class SumEdge:
                 wanted = box.seed_hash if kind == "seed" else box.key_hash
                 if share_hash(self.terms, kind, dealer, client, share) != wanted:
                     raise Refused(f"its share of client {dealer}'s {kind} is wrong", client)
+                if len(share) != SECRET_BYTES:  # its dealer has told the hash of such a one
+                    raise Refused(f"its share of client {dealer}'s {kind} has {len(share)} bytes", client)
 
     def _close_if_complete(self, now: float) -> list[SumEffect]:
         here, needed = len(self.answers), self.needed

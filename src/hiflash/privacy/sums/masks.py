@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hiflash.privacy.sums.messages import KEY_BYTES, Refused, Terms, Words, pack
 
 __all__ = [
-    "TAG_BYTES",
     "SecretKey",
     "add_mask",
     "commit",
@@ -37,8 +36,6 @@ __all__ = [
 ]
 
 CHUNK_BYTES = 1 << 18  # of a key stream at once: it stays in the cache
-SEAL_BYTES = 16  # what sealing adds
-TAG_BYTES = 32
 _ZEROS = bytes(CHUNK_BYTES)
 _NONCE = bytes(12)  # every key is used once
 _ANY_SECRET = bytes(range(32))  # with any secret key, a point of small order gives zero

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
@@ -21,10 +21,15 @@ from hiflash.errors import ProtocolError
 from hiflash.privacy.accounting import LARGEST_NOISE
 
 __all__ = [
+    "BOX_BYTES",
+    "HASH_BYTES",
     "KEY_BYTES",
     "LEAST_CLIENTS",
     "MOST_CLIENTS",
+    "MOST_EXAMPLES",
     "PHASES",
+    "SEAL_BYTES",
+    "TAG_BYTES",
     "Advertise",
     "Agreed",
     "Answer",
@@ -41,6 +46,7 @@ __all__ = [
     "Terms",
     "Unmask",
     "Words",
+    "model_digest",
     "pack",
     "share_hash",
     "threshold",
@@ -51,7 +57,10 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 LEAST_CLIENTS = 3  # with two, each learns the other's vector from the sum
 MOST_CLIENTS = 1000  # a client deals a share to every other one
 MOST_VALUES = 1 << 30
-KEY_BYTES = 32
+MOST_EXAMPLES = (1 << 31) - 1  # of all clients together: declared numbers add up to no more
+KEY_BYTES = HASH_BYTES = TAG_BYTES = 32
+SEAL_BYTES = 16  # what sealing adds
+BOX_BYTES = 2 * KEY_BYTES + SEAL_BYTES  # two shares under a seal
 ADDED = 2  # words after the values: the sample count, and the number of clipped values
 
 Words: TypeAlias = npt.NDArray[np.uint32]
@@ -82,7 +91,8 @@ class Terms:
     `clients` are those of the edge round, sorted; `size` is the number of values. A client's changes lie in
     `[-bound, bound]`, and all samples together are at most `most_examples`. With `noise` the sum is private
     (`noised.py`): changes are clipped to the norm `bound`, every client counts as one sample, and `noise` is
-    the deviation of the noise in the sum, in clips.
+    the deviation of the noise in the sum, in clips. `model` is the digest of what all clients begin with: an
+    edge that gives some of them another model gets no sum (`model_digest`).
     """
 
     federation: str
@@ -94,6 +104,7 @@ class Terms:
     bound: float
     most_examples: int
     noise: float = 0.0
+    model: bytes = b""
 
     def check(self) -> None:
         """Raise `Refused` unless these terms make sense."""
@@ -108,10 +119,12 @@ class Terms:
             raise Refused(f"a vector has 1 to {MOST_VALUES} values, this one {self.size}")
         if not 0 < self.bound < math.inf:
             raise Refused(f"the bound of a change is a number > 0, this one {self.bound}")
-        if not clients <= self.most_examples < 1 << 31:
+        if not clients <= self.most_examples <= MOST_EXAMPLES:
             raise Refused(f"all samples together are {clients} to 2^31 - 1, these {self.most_examples}")
         if not 0 <= self.noise <= LARGEST_NOISE:
             raise Refused(f"the noise of a sum is 0 to {LARGEST_NOISE:g} clips, this one {self.noise}")
+        if len(self.model) not in (0, HASH_BYTES):
+            raise Refused(f"the digest of a model has {HASH_BYTES} bytes, this one {len(self.model)}")
 
     @property
     def threshold(self) -> int:
@@ -248,6 +261,15 @@ def share_hash(terms: Terms, kind: str, dealer: int, holder: int, share: bytes) 
     return hashlib.sha256(pack(b"share", terms.context(), kind, dealer, holder, share)).digest()
 
 
+def model_digest(model: bytes, beside: Iterable[tuple[str, Sequence[int], bytes]] = ()) -> bytes:
+    """Return the hash of a model and of the arrays beside it: name, shape and values of each."""
+    digest = hashlib.sha256(pack(len(model)))
+    digest.update(model)
+    for name, shape, values in beside:
+        digest.update(pack(name, *shape, values))
+    return digest.digest()
+
+
 def pack(*fields: bytes | str | int) -> bytes:
     """Return fields as bytes, each with its kind and length: two lists never give the same bytes.
 
@@ -268,6 +290,6 @@ def pack(*fields: bytes | str | int) -> bytes:
 def _context(terms: Terms) -> bytes:
     said = pack(
         b"hiflash secure sum 1", terms.federation, terms.edge, terms.lease_id, terms.round, terms.size,
-        float(terms.bound).hex(), terms.most_examples, float(terms.noise).hex(), *terms.clients,
+        float(terms.bound).hex(), terms.most_examples, float(terms.noise).hex(), terms.model, *terms.clients,
     )  # fmt: skip
     return hashlib.sha256(said).digest()

@@ -31,7 +31,7 @@ from hiflash.privacy.randomness import Stream
 from hiflash.privacy.sums.fixed_point import FixedPoint, Summed
 from hiflash.privacy.sums.messages import ADDED, Refused, Terms, Words, threshold
 
-__all__ = ["Noised", "NoisedSum", "decode", "multiplier", "spread_noise"]
+__all__ = ["Noised", "NoisedSum", "decode", "spread_noise"]
 
 DEVIATIONS = 12.0
 """How many deviations of the noise fit beside the changes of all clients."""
@@ -129,11 +129,6 @@ def spread_noise(noise: float, clients: int, size: int) -> float:
     """
     largest = Noised(clients, 1.0, noise)
     return _charged(1 / noise, sum_divergence(largest.share, _others(clients)), size)
-
-
-def multiplier(variance: int, terms: int, size: int, sensitivity: float) -> float:
-    """Return the noise multiplier that a sum of discrete Gaussians amounts to (`spread_noise`)."""
-    return _charged(sensitivity / math.sqrt(terms * variance), sum_divergence(variance, terms), size)
 
 
 def _charged(alone: float, tau: float, size: int) -> float:

@@ -9,14 +9,24 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hiflash.privacy.sums.messages import ADDED, KEY_BYTES, LEAST_CLIENTS, PHASES, Phase, threshold
+from hiflash.privacy.sums.messages import (
+    ADDED,
+    BOX_BYTES,
+    HASH_BYTES,
+    KEY_BYTES,
+    LEAST_CLIENTS,
+    PHASES,
+    TAG_BYTES,
+    Phase,
+    threshold,
+)
 
 __all__ = ["CREDENTIAL_BYTES", "SIGNATURE_BYTES", "PhaseBytes", "client_bytes", "ended_at", "round_bytes"]
 
 SIGNATURE_BYTES = 72  # a signature with a P-256 key has at most so many
 CREDENTIAL_BYTES = 512  # a client's certificate has about so many
-NUMBER_BYTES, HASH_BYTES, TAG_BYTES = 4, 32, 32
-BOX_BYTES = 2 * KEY_BYTES + 16 + 2 * HASH_BYTES  # two shares under a seal, and their hashes
+NUMBER_BYTES = 4
+SENT_BOX_BYTES = BOX_BYTES + 2 * HASH_BYTES  # with the hashes of its shares
 ADVERT_BYTES = NUMBER_BYTES + 3 * KEY_BYTES + SIGNATURE_BYTES + CREDENTIAL_BYTES
 
 
@@ -39,9 +49,9 @@ def client_bytes(phase: Phase, asked: int, there: int, dealers: int) -> PhaseByt
         case "advertise":
             return PhaseBytes(number * asked, ADVERT_BYTES)
         case "share":
-            return PhaseBytes(there * ADVERT_BYTES, there * (number + BOX_BYTES))
+            return PhaseBytes(there * ADVERT_BYTES, there * (number + SENT_BOX_BYTES))
         case "masked":
-            return PhaseBytes((there - 1) * (number + BOX_BYTES), 4 * ADDED)
+            return PhaseBytes((there - 1) * (number + SENT_BOX_BYTES), 4 * ADDED)
         case "agree":
             return PhaseBytes(there * number if tags else 0, tags)
         case "unmask":
