@@ -140,30 +140,34 @@ def draw_lambda(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
 
 
 def draw_settings(
-    rows: Sequence[Mapping[str, Any]], labels: Sequence[str], settings: Sequence[str], title: str, stem: Path
+    rows: Sequence[Mapping[str, Any]],
+    labels: Sequence[str],
+    settings: Mapping[str, str],
+    title: str,
+    stem: Path,
 ) -> list[Path]:
-    """Save communications and virtual time of labels under settings (`hifl+wan-off`); return the paths.
+    """Save communications and virtual time of labels under settings; return the paths.
 
-    Filled marks are runs, open ones their `forecast`.
+    `settings` has words for what follows a label (`+wan-off`). Filled marks are runs, open ones their
+    `forecast`.
     """
     figure = new_figure(10.5, 4.4, title)
     panels = figure.subplots(1, 2)
     known = {str(row["label"]): row for row in rows}
     styles = looks(labels)
-    places = ["defaults", *settings]
     for axes, (name, words) in zip(panels, SETTINGS, strict=True):
         style(axes, "", words)
         for each in labels:
-            own = [known.get(each if at == 0 else f"{each}+{place}", {}) for at, place in enumerate(places)]
+            own = [known.get(each + suffix, {}) for suffix in settings]
             values = [row.get(name) or nan for row in own]
-            axes.plot(range(len(places)), values, color=styles[each].colour, marker=styles[each].marker,
+            axes.plot(range(len(settings)), values, color=styles[each].colour, marker=styles[each].marker,
                       ls=styles[each].dashes, lw=1.4, ms=6)  # fmt: skip
             told = [(row.get("forecast") or {}).get(name) or nan for row in own]
-            axes.plot(range(len(places)), told, ls="", marker=styles[each].marker, color=styles[each].colour,
-                      mfc="none", ms=9, mew=0.9)  # fmt: skip
+            axes.plot(range(len(settings)), told, ls="", color=styles[each].colour,
+                      marker=styles[each].marker, mfc="none", ms=9, mew=0.9)  # fmt: skip
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
-        axes.set_xticks(range(len(places)), places, rotation=20, ha="right")
+        axes.set_xticks(range(len(settings)), settings.values(), rotation=20, ha="right")
     open_mark = Line2D([], [], ls="", marker="o", mfc="none", color=INK, ms=9, label="forecast")
     legend_below(figure, [*(handle(each, styles[each]) for each in labels), open_mark])
     return save(figure, stem)

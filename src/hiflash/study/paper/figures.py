@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.study.paper.items import Item, Plan
+from hiflash.study.paper.reading_rules import SETTINGS
 from hiflash.study.paper.runs import Runs
 
 __all__ = ["draw_more"]
@@ -62,8 +63,8 @@ def _costs(plan: Plan, runs: Runs, rows: Rows, stem: Path) -> list[Path]:
 def _settings(plan: Plan, runs: Runs, rows: Rows, stem: Path) -> list[Path]:
     from hiflash.report.paper_figures import draw_settings
 
-    title = f"{_data(runs)}: to {runs.target:.0%} under other WANs and slots"
-    return draw_settings(rows, plan["crossed"], list(plan["under"]), title, stem)
+    title = f"{_data(runs)}: to {runs.target:.0%}, measured (filled) and forecast (open)"
+    return draw_settings(rows, plan["crossed"], SETTINGS, title, stem)
 
 
 def _data(runs: Runs) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hiflash.study.paper.claims import Claim
 from hiflash.study.paper.runs import Runs, fewer
 
-__all__ = ["partition_claims", "sensitivity_claims"]
+__all__ = ["SETTINGS", "partition_claims", "sensitivity_claims"]
 
 SETTINGS = {
     "": "the defaults",
