@@ -27,6 +27,7 @@ from hiflash.serve.patience import Patience
 from hiflash.serve.sum_wire import read_answer, read_terms, request_of
 from hiflash.serve.task_checks import check_task, why_not
 from hiflash.serve.wire import Wire
+from network.federation import Kept
 from serve.test_secure_sums import BOUND, SIZE, Table
 
 WORKLOAD = Workload(16, 3, 0.1, 0.99, 100)
@@ -65,17 +66,6 @@ class Lying:
             self.got.append(pb.Deliver.FromString(body))
             return pb.Delivered(taken=True).SerializeToString()
         return pb.Alive().SerializeToString()
-
-
-class Kept:
-    def __init__(self) -> None:
-        self.memory: Memory | None = None
-
-    def load(self) -> Memory | None:
-        return self.memory
-
-    def save(self, memory: Memory) -> None:
-        self.memory = memory
 
 
 class Way:
