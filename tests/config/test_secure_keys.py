@@ -8,7 +8,8 @@ import pytest
 
 from hiflash.config import Config
 from hiflash.errors import ConfigError
-from hiflash.sim.machines import check_clusters
+from hiflash.privacy.sums.messages import MOST_CLIENTS, MOST_EXAMPLES, MOST_OF_A_CLIENT
+from hiflash.sim.machines import check_clusters, check_samples
 
 SECURE = {"edge.secure": "secagg"}
 LARGE: dict[str, Any] = {"method": "hifl", "federation.clients": 20_010, "federation.edges": 10, **SECURE}
@@ -84,6 +85,19 @@ def test_an_edge_with_too_many_clients_for_a_sum_is_found_after_the_association(
     drawn = config.with_settings({"edge.clients_per_round": 10})
     check_clusters(drawn, [range(999), range(999, 2000)])
     check_clusters(config.with_settings({"edge.secure": "off"}), [range(999), range(999, 2000)])
+
+
+def test_no_client_has_more_samples_than_a_sum_of_a_thousand_can_count() -> None:
+    own = {"serve.data": "own", "method": "hierfavg"}
+    Config(**SECURE, **own, **{"serve.client_examples": 2**21})
+    with pytest.raises(ConfigError, match=r"at most 2097152 samples of a client.*lower it"):
+        Config(**SECURE, **own, **{"serve.client_examples": 2**21 + 1})
+    Config(**own, **{"serve.client_examples": 2**21 + 1})
+    assert MOST_CLIENTS * MOST_OF_A_CLIENT <= MOST_EXAMPLES
+    check_samples(Config(**SECURE), [5, 2**21])
+    with pytest.raises(ConfigError, match="one has 2097153; use more clients"):
+        check_samples(Config(**SECURE), [5, 2**21 + 1])
+    check_samples(Config(), [2**40])
 
 
 def test_without_secure_sums_digests_are_those_from_before() -> None:

@@ -20,12 +20,14 @@ pytest.importorskip("grpc", reason='needs pip install "hiflash[serve]"')
 import hiflash
 from hiflash.errors import BudgetError, ConfigError, DamageError, RunError
 from hiflash.messages import ClientUpdate
+from hiflash.privacy.histograms import Release
 from hiflash.privacy.ledger import EVERYBODY, Budget, Entry
 from hiflash.privacy.randomness import SeededRandomness
 from hiflash.serve.charges import Charges, EdgeCharges, open_charges, read_charges, total
 from hiflash.serve.deployable import check_deployable
 from hiflash.serve.wire import Malformed
 from hiflash.sim.private import PrivacyPlan
+from hiflash.sim.sent_histograms import SentHistograms
 from hiflash.store.checkpoint import load_checkpoint
 from serve.inside import Inside, tiny_config
 from serve.test_deployed import replayed
@@ -218,6 +220,13 @@ def said(numbers, able=True, clients=(0, 1), name="edge round", **entry):
     return json.dumps(told).encode()
 
 
+def beside(**entry):
+    """Return charges of the run, and others of an earlier one."""
+    told = json.loads(said([1, 2]))
+    told["counts"]["earlier"], told["entries"]["earlier"] = [1, 1], {**ENTRY, **entry}
+    return json.dumps(told).encode()
+
+
 def test_the_cloud_takes_charges_that_rise():
     known = read_charges(said([1, 2]), [0, 1], plan(), Charges())
     assert known.counts == {"edge round": {0: 1, 1: 2}}
@@ -246,6 +255,15 @@ def test_the_cloud_takes_charges_that_rise():
         said([1, 2], unit="world"),
         said([1, 2], seen_by=["nobody"]),
         said([1, 2], seen_by=[[]]),
+        said([1, 2], noise=10**400),
+        said([1, 2], clients=(0.0, 1.0)),
+        beside(kind="laplace", sampling=0.5),
+        beside(noise=1e308),
+        beside(noise=1e-160),
+        beside(kind="laplace", noise=1e-310),
+        beside(seen_by=[]),
+        beside(unit="world"),
+        json.dumps({**json.loads(said([1, 2])), "entries": {str(n): ENTRY for n in range(30)}}).encode(),
         b"{}",
         b"[]",
         b'{"clients": [0, 1], "able": true, "counts": {}, "entries": []}',
@@ -307,9 +325,46 @@ def test_the_result_counts_what_earlier_runs_have_spent_with_other_noise(tmp_pat
 
 def test_a_client_that_spent_at_one_edge_gets_no_new_budget_at_another(tmp_path):
     opened(open_charges(plan(8.0), 0, (0, 1), tmp_path))
-    with pytest.raises(RunError, match=r"does not have any more \(1\).*association of the earlier run"):
-        open_charges(plan(8.0), 0, (0, 2), tmp_path)
+    for edge, cluster, client in ((0, (0, 2), 1), (1, (1, 3), 1), (1, (0, 1, 2, 3), 0)):
+        with pytest.raises(RunError, match=rf"another edge now \({client}.*association of the earlier run"):
+            open_charges(plan(8.0), edge, cluster, tmp_path)
     assert counts(tmp_path / FILE) == [1, 1, 0, 0]
+    open_charges(plan(8.0), 1, (2, 3), tmp_path)
+
+
+def test_charges_of_an_earlier_run_are_taken_and_those_from_older_journals_too():
+    taken = read_charges(beside(noise=4.0), [0, 1], plan(), Charges())
+    assert taken.counts["earlier"] == {0: 1, 1: 1}
+    assert total(plan(), [taken]).epsilon(0) > total(plan(), [Charges({"edge round": {0: 1, 1: 2}})]).epsilon(
+        0
+    )
+    old = json.loads(said([1, 2]))
+    del old["entries"]
+    assert read_charges(json.dumps(old).encode(), [0, 1], plan(), Charges()).counts["edge round"] == {
+        0: 1,
+        1: 2,
+    }
+
+
+def test_an_edge_with_too_many_kinds_of_noise_says_so(tmp_path):
+    for number in range(20):
+        charges = open_charges(plan(noise=100.0 + number), 0, range(4), tmp_path)
+        opened(charges)
+        read_charges(charges.body(), range(4), charges.plan, Charges())
+    open_charges(plan(noise=100.0), 0, range(4), tmp_path)
+    with pytest.raises(RunError, match="21 kinds of noise, and the cloud takes 20"):
+        open_charges(plan(noise=99.0), 0, range(4), tmp_path)
+
+
+def test_a_histogram_with_the_noise_of_rounds_stays_one(tmp_path):
+    """Gaussian noise of the same size for both: a restart must not take one for the other."""
+    sent = SentHistograms(Release("gaussian", 1.0, 1e-5, "client"), 4)
+    same = plan(noise=sent.mechanism.noise)
+    object.__setattr__(same, "histograms", sent)
+    for _ in range(3):
+        charges = open_charges(same, 0, (0, 1), tmp_path)
+        assert charges.ledger.counts["label histogram"].tolist() == [1] * 4
+        assert charges.ledger.counts["edge round"].tolist() == [0] * 4
 
 
 @pytest.mark.parametrize(

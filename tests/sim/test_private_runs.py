@@ -120,6 +120,18 @@ def test_a_round_that_nobody_joins_still_has_noise():
     assert np.abs(result.weights).max() > 1  # noise of deviation 1 in a sum divided by 1
 
 
+@pytest.mark.parametrize("quorum", [0.01, 1.0])
+def test_late_clients_do_not_decide_whether_a_sampled_round_is_opened(quorum, tmp_path):
+    """A round that fails would tell whether a slow client joined: every round is released, and charged."""
+    late = {"edge.deadline_s": 0.0005, "edge.quorum": quorum, "stop.communications": 16}
+    result = run("hierfavg", **POISSON, **late, directory=tmp_path / "run")
+    rows = [row for row in rows_of(tmp_path / "run") if row["event"] == "edge_round"]
+    assert any(row["clients"] < row["asked"] for row in rows)
+    assert result.abandoned == 0
+    charged = sum(g["clients"] * g["charges"]["sampled edge round"] for g in result.privacy["groups"])
+    assert charged == 3 * len(rows)
+
+
 def test_a_run_ends_before_its_budget_is_exceeded():
     result = run("hifl", **{"dp.epsilon": 10.0})
     assert result.stop_reason == "privacy budget epsilon 10 at delta 1e-05 used up"

@@ -10,7 +10,7 @@ from hiflash.core.association.parts import BY_LABELS
 from hiflash.core.edge import taking_part
 from hiflash.methods.kinds import KINDS
 from hiflash.methods.registry import aggregate, chosen, with_keys
-from hiflash.privacy.sums.messages import LEAST_CLIENTS, MOST_CLIENTS
+from hiflash.privacy.sums.messages import LEAST_CLIENTS, MOST_CLIENTS, MOST_OF_A_CLIENT
 
 if TYPE_CHECKING:
     from hiflash.config.tree import Config
@@ -213,6 +213,16 @@ def _secure_sums_hide_samples(config: Config) -> str | None:
     )
 
 
+def _secure_sums_can_count(config: Config) -> str | None:
+    most = config.serve.client_examples
+    if config.edge.secure == "off" or config.serve.data != "own" or most <= MOST_OF_A_CLIENT:
+        return None
+    return (
+        f"{_SECURE} counts at most {MOST_OF_A_CLIENT} samples of a client, and serve.client_examples allows "
+        f"{most}; lower it"
+    )
+
+
 def _secure_sums_have_clients(config: Config) -> str | None:
     wanted, most = config.edge.clients_per_round, config.federation.clients // config.federation.edges
     if config.edge.secure == "off" or config.federation.flat:
@@ -257,5 +267,6 @@ RULES: tuple[Callable[[Config], str | None], ...] = (
     _secure_sums_are_means,
     _secure_sums_are_of_models,
     _secure_sums_hide_samples,
+    _secure_sums_can_count,
     _secure_sums_have_clients,
 )

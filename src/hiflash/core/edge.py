@@ -130,9 +130,9 @@ class Edge(Stateful):
     @property
     def needed(self) -> int:
         """Return how many clients of the current round must deliver a usable model."""
-        share = math.ceil(self.rules.quorum * len(self.expected) - 1e-9)  # 0.28 * 25 is a bit over 7
         if self.privacy is not None and self.privacy.draw is not None:
-            return share  # if nobody joins, there is noise without a sum
+            return 0  # a round that fails would tell who joined; without anybody there is noise alone
+        share = math.ceil(self.rules.quorum * len(self.expected) - 1e-9)  # 0.28 * 25 is a bit over 7
         opens = 0 if self.rules.opens is None else self.rules.opens(len(self.expected))
         return max(self.rules.least, share, opens)
 

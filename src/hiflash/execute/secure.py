@@ -64,11 +64,11 @@ def open_round(
     from hiflash.privacy.sums.edge import Opened
     from hiflash.privacy.sums.fixed_point import ceiling
     from hiflash.privacy.sums.in_memory import sum_in_memory
-    from hiflash.privacy.sums.messages import MOST_EXAMPLES, Terms, model_digest
+    from hiflash.privacy.sums.messages import Terms, model_digest
     from hiflash.privacy.sums.noised import NoisedSum
 
     clients = tuple(sorted(client for client, _ in asked))
-    most = min(sum(ceiling(examples) for _, examples in asked), MOST_EXAMPLES)
+    most = sum(ceiling(examples) for _, examples in asked)
     model = model_digest(base.tobytes())
     terms = Terms("simulation", *place, clients, base.size, rules.bound, most, model=model)
     if rules.private is not None:

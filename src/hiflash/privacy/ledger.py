@@ -179,12 +179,13 @@ class PrivacyLedger:
     def take_up(self, state: Mapping[str, Any]) -> None:
         """Add the charges of another ledger.
 
-        The same mechanism is one entry, whatever its name there. Another one under the same name, such as the
-        noise of an earlier run, gets a name of its own.
+        The same mechanism for the same thing is one entry. Another one under the same name, such as the noise
+        of an earlier run, gets a name of its own.
         """
         for name, plain in state["entries"].items():
             entry, counts = Entry.read(plain, self.unit), self._checked(state["counts"][name])
-            own = next((each for each, known in self.entries.items() if known == entry), None)
+            alike = (each for each, known in self.entries.items() if known == entry)
+            own = next((each for each in alike if _thing(each) == _thing(name)), None)
             if own is None:
                 own = self._free_name(name, entry.mechanism)
                 self.declare(own, entry.mechanism, entry.seen_by, entry.unit)
@@ -199,7 +200,7 @@ class PrivacyLedger:
     def _free_name(self, name: str, mechanism: Mechanism) -> str:
         if name not in self.entries:
             return name
-        words = f"{name.split(' (')[0]} (noise {mechanism.noise:g}, rate {mechanism.sampling:g})"
+        words = f"{_thing(name)} (noise {mechanism.noise:g}, rate {mechanism.sampling:g})"
         others = (f"{words} {number}" for number in count(2))
         return next(each for each in chain([words], others) if each not in self.entries)
 
@@ -264,3 +265,8 @@ class PrivacyLedger:
             f"delta {self.budget.delta:g}, and another {name} would exceed that; raise dp.epsilon or "
             "dp.noise, or plan fewer rounds"
         )
+
+
+def _thing(name: str) -> str:
+    """Return what an entry is for: its name without the noise of an earlier run."""
+    return name.split(" (")[0]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hiflash.core.edge import Edge, EdgePrivacy
 from hiflash.core.state import record
@@ -28,6 +29,7 @@ __all__ = ["Charges", "EdgeCharges", "open_charges", "read_charges", "total"]
 
 MOST_BYTES = 1 << 20
 MOST = 2**31
+LEAST_NOISE = 1e-6
 MOST_ENTRIES = 20  # other noise in earlier runs; the accountant takes its time for each
 
 
@@ -56,6 +58,7 @@ class EdgeCharges:
         self.ledger = plan.ledger(load_checkpoint(path) if path.exists() else None)
         self.edge: Edge | None = None
         self._check_cluster()
+        self._check_entries()
         save_checkpoint(path, self.ledger.snapshot())
 
     @property
@@ -94,25 +97,31 @@ class EdgeCharges:
 
     def body(self) -> bytes:
         """Return what the cloud is told: the counts of every client, and whether enough can pay."""
-        counts = {name: each[self.cluster].tolist() for name, each in self.ledger.counts.items()}
+        names = self._told()
         told = {
             "clients": self.cluster,
-            "entries": {name: entry.plain() for name, entry in self.ledger.entries.items()},
-            "counts": counts,
+            "entries": {name: self.ledger.entries[name].plain() for name in names},
+            "counts": {name: self.ledger.counts[name][self.cluster].tolist() for name in names},
             "able": self.plan.can_go_on(self.ledger, self.cluster),
         }
         return json.dumps(told).encode()
 
     def _check_cluster(self) -> None:
         """Raise if clients have spent something here and belong to other edges now, which do not know it."""
-        spent = sum(counts for name, counts in self.ledger.counts.items() if not name.startswith(HISTOGRAM))
-        gone = sorted(set(np.flatnonzero(spent).tolist()) - set(self.cluster))
+        gone = sorted(_spent(self.ledger.counts) - set(self.cluster))
         if gone:
-            names = ", ".join(map(str, gone[:5])) + (", ..." if len(gone) > 5 else "")
+            raise _moved(self.path, gone)
+
+    def _told(self) -> list[str]:
+        """Return the entries that the cloud is told: those of the run, and others that were charged."""
+        own = self.plan.blank_ledger().entries
+        return [name for name, counts in self.ledger.counts.items() if name in own or counts.any()]
+
+    def _check_entries(self) -> None:
+        if len(self._told()) > MOST_ENTRIES:
             raise RunError(
-                f"{self.path} has charges of clients that edge {self.number} does not have any more "
-                f"({names}); their new edges would give them a new budget. Give all edges the association of "
-                "the earlier run (federation.files), or begin with other folders if nobody has its models"
+                f"{self.path} has charges for {len(self._told())} kinds of noise, and the cloud takes "
+                f"{MOST_ENTRIES}; use the noise of an earlier run"
             )
 
     def _charge(self, members: Sequence[int], joined: Sequence[int]) -> None:
@@ -146,16 +155,22 @@ def read_charges(body: bytes, cluster: Sequence[int], plan: PrivacyPlan, known: 
     try:
         said = json.loads(body)
         clients, able, told = said["clients"], said["able"], said["counts"]
-        entries = {str(name): _entry(plain) for name, plain in said["entries"].items()}
+        ours = plan.blank_ledger().entries
+        older = "entries" not in said  # a journal from before they were told
+        plains = {name: ours[name].plain() for name in told} if older else said["entries"]
+        entries = {str(name): _entry(plain) for name, plain in plains.items()}
         found = {name: dict(zip(clients, told[name], strict=True)) for name in entries}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Malformed(f"charges that cannot be read: {type(error).__name__}") from None
-    if type(able) is not bool or sorted(cluster) != clients:
+    whole = all(type(client) is int for client in clients)
+    if type(able) is not bool or not whole or sorted(cluster) != clients:
         raise Malformed("charges of other clients than those of the cluster")
-    if len(entries) > MOST_ENTRIES or any(
-        entries.get(name) != entry for name, entry in plan.blank_ledger().entries.items()
-    ):
+    if any(entries.get(name) != Entry(*entry) for name, entry in plan.entries.items()):
         raise Malformed("charges for other noise than that of the run")
+    if len(entries) > MOST_ENTRIES or any(
+        not _can_be_counted(entry) for name, entry in entries.items() if ours.get(name) != entry
+    ):
+        raise Malformed("charges for noise that nobody can account for")
     for counts in found.values():
         for count in counts.values():
             if type(count) is not int or not 0 <= count < MOST:
@@ -179,6 +194,10 @@ def open_charges(
         return None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"edge-{number}-privacy.safetensors"
+    for other in sorted(folder.glob("edge-*-privacy.safetensors")):
+        spent = sorted(_spent(load_checkpoint(other)["counts"]) & set(cluster)) if other != path else []
+        if spent:
+            raise _moved(other, spent)
     try:
         return EdgeCharges(plan, number, cluster, path)
     except ProtocolError as error:
@@ -188,11 +207,13 @@ def open_charges(
 def total(plan: PrivacyPlan, told: Iterable[Charges]) -> PrivacyLedger:
     """Return one ledger of what all edges have told; a histogram counts before its edge has told of it."""
     ledger = plan.blank_ledger()
+    ours = {name: entry.plain() for name, entry in ledger.entries.items()}
     for charges in told:
-        counts = {name: np.zeros(plan.clients, np.int64) for name in charges.entries}
+        counts = {name: np.zeros(plan.clients, np.int64) for name in charges.counts}
         for name, each in charges.counts.items():
             counts[name][list(each)] = list(each.values())
-        ledger.take_up({"entries": charges.entries, "counts": counts})
+        entries = {name: charges.entries.get(name) or ours[name] for name in counts}
+        ledger.take_up({"entries": entries, "counts": counts})
     if HISTOGRAM in ledger.counts:
         ledger.counts[HISTOGRAM] = np.maximum(ledger.counts[HISTOGRAM], 1)
     return ledger
@@ -201,12 +222,31 @@ def total(plan: PrivacyPlan, told: Iterable[Charges]) -> PrivacyLedger:
 def _entry(plain: Mapping[str, Any]) -> Entry:
     """Return an entry from the wire, or raise."""
     entry = Entry.read(plain)
-    mechanism = entry.mechanism
-    numbers = (mechanism.noise, mechanism.sampling)
-    if not all(type(number) in (int, float) and 0 < number < math.inf for number in numbers):
-        raise ValueError("no noise")
-    if mechanism.kind not in ("gaussian", "laplace") or mechanism.sampling > 1:
-        raise ValueError("no mechanism")
-    if entry.unit not in ("client", "sample") or not set(entry.seen_by) <= set(EVERYBODY):
-        raise ValueError("no entry")
+    numbers = (entry.mechanism.noise, entry.mechanism.sampling)
+    if not all(type(number) is float and math.isfinite(number) for number in numbers):
+        raise ValueError("numbers of an entry that are none")
     return entry
+
+
+def _can_be_counted(entry: Entry) -> bool:
+    """Return whether the accountant knows what an entry of an earlier run costs."""
+    mechanism = entry.mechanism
+    known = mechanism.kind == "gaussian" or (mechanism.kind == "laplace" and mechanism.sampling == 1)
+    seen = bool(entry.seen_by) and set(entry.seen_by) <= set(EVERYBODY)
+    sizes = LEAST_NOISE <= mechanism.noise <= 1 / LEAST_NOISE and 0 < mechanism.sampling <= 1
+    return known and seen and sizes and entry.unit in ("client", "sample")
+
+
+def _spent(counts: Mapping[str, npt.ArrayLike]) -> set[int]:
+    """Return the clients that were charged for rounds."""
+    rounds = [np.asarray(each) for name, each in counts.items() if not name.startswith(HISTOGRAM)]
+    return set(np.flatnonzero(sum(rounds)).tolist()) if rounds else set()
+
+
+def _moved(path: Path, clients: Sequence[int]) -> RunError:
+    names = ", ".join(map(str, clients[:5])) + (", ..." if len(clients) > 5 else "")
+    return RunError(
+        f"{path} has charges of clients that have another edge now ({names}), which would give them a new "
+        "budget. Give all edges the association of the earlier run (federation.files), or begin with other "
+        "folders if nobody has its models"
+    )

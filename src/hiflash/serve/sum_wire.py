@@ -13,7 +13,6 @@ import numpy as np
 from hiflash.messages import Round
 from hiflash.privacy.sums.messages import (
     MOST_CLIENTS,
-    MOST_EXAMPLES,
     PHASES,
     Advertise,
     Agreed,
@@ -179,7 +178,7 @@ def sum_terms(
 ) -> Terms:
     """Return the terms of a round's sum; `examples` are the most samples of each client, `model` a digest."""
     clients = tuple(each.client for each in opened.work)
-    most = min(sum(examples[client] for client in clients), MOST_EXAMPLES)
+    most = sum(examples[client] for client in clients)
     place = (opened.edge, opened.lease_id, opened.index)
     return Terms(federation, *place, clients, size, bound, most, noise, model)
 

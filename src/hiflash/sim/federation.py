@@ -30,7 +30,7 @@ from hiflash.privacy.sums.packages import require_packages
 from hiflash.sim.build import Materials, simulator
 from hiflash.sim.centralized import Centralized
 from hiflash.sim.events import Log
-from hiflash.sim.machines import StartModel, check_clusters, workload_of
+from hiflash.sim.machines import StartModel, check_clusters, check_samples, workload_of
 from hiflash.sim.plan_privacy import plan_of
 from hiflash.sim.population import Population, populate, validation_of
 from hiflash.sim.private import PrivacyPlan
@@ -163,6 +163,7 @@ def build(
     initial, spec, trainable = initial_weights(make, config.seed)
     population = populate(config, None if elsewhere else data, indices, spec.size)
     check_clusters(config, population.clusters)
+    check_samples(config, population.examples.tolist())
     if config.cloud.schedule == "async":
         threshold_policy(config)  # an unusable agent must fail before any file is written
     local = _local_spans(config, make, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from hiflash.errors import ConfigError
 from hiflash.messages import Weights
 from hiflash.methods.registry import aggregate, chosen, make, threshold_policy, with_keys
 from hiflash.privacy.randomness import SeededRandomness
-from hiflash.privacy.sums.messages import LEAST_CLIENTS, MOST_CLIENTS, threshold
+from hiflash.privacy.sums.messages import LEAST_CLIENTS, MOST_CLIENTS, MOST_OF_A_CLIENT, threshold
 from hiflash.sim.private import Spending, joining
 from hiflash.sim.resources import local_steps
 from hiflash.weights import Spec
@@ -185,6 +185,16 @@ def limits_of(config: Config) -> dict[str, float]:
         name: number(getattr(config.stop, name)) for name in ("communications", "client_steps", "virtual_s")
     }
     return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def check_samples(config: Config, examples: Iterable[int]) -> None:
+    """Raise if a client has more samples than a secure sum can count."""
+    most = max(examples, default=0)
+    if config.edge.secure != "off" and most > MOST_OF_A_CLIENT:
+        raise ConfigError(
+            f'edge.secure = "secagg" counts at most {MOST_OF_A_CLIENT} samples of a client, and one has '
+            f"{most}; use more clients"
+        )
 
 
 def check_clusters(config: Config, clusters: Sequence[Sequence[int]]) -> None:

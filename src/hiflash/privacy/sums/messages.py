@@ -27,6 +27,7 @@ __all__ = [
     "LEAST_CLIENTS",
     "MOST_CLIENTS",
     "MOST_EXAMPLES",
+    "MOST_OF_A_CLIENT",
     "PHASES",
     "SEAL_BYTES",
     "TAG_BYTES",
@@ -57,7 +58,8 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 LEAST_CLIENTS = 3  # with two, each learns the other's vector from the sum
 MOST_CLIENTS = 1000  # a client deals a share to every other one
 MOST_VALUES = 1 << 30
-MOST_EXAMPLES = (1 << 31) - 1  # of all clients together: declared numbers add up to no more
+MOST_EXAMPLES = (1 << 31) - 1  # of all clients together
+MOST_OF_A_CLIENT = 1 << 21  # samples; those of MOST_CLIENTS are below MOST_EXAMPLES
 KEY_BYTES = HASH_BYTES = TAG_BYTES = 32
 SEAL_BYTES = 16  # what sealing adds
 BOX_BYTES = 2 * KEY_BYTES + SEAL_BYTES  # two shares under a seal
