@@ -85,10 +85,12 @@ def agent_claims() -> list[Claim[Trainings]]:
         Claim("decisions_shrink", "decisions after training are smaller than random ones (mean; refusal -1)",
               partial(_shrinks, True, fmean), unit="thresholds", why=refusals),
         Claim("median_shrinks", "the median decision is smaller than that of the random policy",
-              partial(_shrinks, True, median), unit="thresholds", why=refusals),
+              partial(_shrinks, True, median), unit="thresholds", why=refusals,
+              of="decisions_shrink", reading="the median"),
         Claim("granted_shrink", "the thresholds that are granted are smaller than random ones (mean)",
               partial(_shrinks, False, fmean), unit="thresholds",
-              why="so few edges are at work that nearly every threshold admits: nothing favours a small one"),
+              why="so few edges are at work that nearly every threshold admits: nothing favours a small one",
+              of="decisions_shrink", reading="granted thresholds alone"),
     ]  # fmt: skip
 
 
@@ -100,9 +102,11 @@ def weight_claims() -> list[Claim[Trainings]]:
               partial(_follow, order, True), unit="thresholds"),
         Claim("granted_follow_weights", "the same of the granted thresholds alone",
               partial(_follow, order, False), unit="thresholds",
-              why="agents answer dear resources with refusals, not with smaller thresholds"),
+              why="agents answer dear resources with refusals, not with smaller thresholds",
+              of="decisions_follow_weights", reading="granted thresholds alone"),
         Claim("parallelism_follows_weights", "dearer time: more edges at work at the same time",
-              partial(_parallel, order), unit="edges"),
+              partial(_parallel, order), unit="edges",
+              of="decisions_follow_weights", reading="edges at work"),
     ]  # fmt: skip
 
 
@@ -122,10 +126,16 @@ def _against_lambda(partition: str, name: str, sign: int, sweeps: Sweeps) -> Fou
 def _shrinks(refusals: bool, middle: Any, trainings: Trainings) -> Found:
     (record,) = trainings.values()
     first = next(check for check in record["checks"] if check["policy"] == "random")
-    before, after = (_middle(check, refusals, middle) for check in (first, best_check(record)))
+    kept = best_check(record)
+    before, after = (_middle(check, refusals, middle) for check in (first, kept))
     if before is None or after is None:
         return Found(None, None, "nothing was granted")
-    told = f"random {before:.1f}, after {len(record['episodes'])} episodes {after:.1f}"
+    learning = [_middle(check, refusals, middle) for check in record["checks"] if check["episode"]]
+    known = [value for value in learning if value is not None]
+    told = (
+        f"random {before:.1f}, the agent that was kept {after:.1f} (episode {kept['episode']} of "
+        f"{len(record['episodes'])}; {min(known):.1f} to {max(known):.1f} while it learns)"
+    )
     return Found(after < before, after, told)
 
 
