@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hiflash.errors import ConfigError
 from hiflash.study.cells import Cell
 from hiflash.study.paper.runs import Runs
 
-__all__ = ["rows_of", "with_forecast"]
+__all__ = ["pooled", "rows_of", "with_forecast"]
 
 MEASURES = ("communications", "client_steps", "virtual_s", "total_cost")
 
@@ -36,22 +38,36 @@ def rows_of(runs: Runs) -> list[dict[str, Any]]:
     ]
 
 
-def with_forecast(rows: Sequence[dict[str, Any]], cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def with_forecast(
+    rows: Sequence[dict[str, Any]], cells: Sequence[Cell], target: float
+) -> list[dict[str, Any]]:
     """Return the rows with `forecast`: communications and virtual seconds of the law, made without runs.
 
-    It is None where the law does not say, as with a constant that is not known.
+    It is None where the law does not say, as on a partition whose constant is not known.
     """
     from hiflash.study.forecast.study import find_constants, forecast_cells
 
-    try:
-        told = forecast_cells(cells, find_constants(cells)).rows()
-    except ConfigError:
-        told = []
+    told: list[dict[str, Any]] = []
+    for partition in dict.fromkeys(cell.config.data.partition for cell in cells if not pooled(cell)):
+        own = [_aimed(cell, target) for cell in cells if cell.config.data.partition == partition]
+        own = [cell for cell in own if not pooled(cell)]
+        with suppress(ConfigError):
+            told += forecast_cells(own, find_constants(own)).rows()
     known = {
         (row["partition"], row["label"]): {name: row[name] for name in ("communications", "virtual_s")}
         for row in told
     }
     return [{**row, "forecast": known.get((row["partition"], row["label"]))} for row in rows]
+
+
+def pooled(cell: Cell) -> bool:
+    """Return whether a cell trains on pooled data, so that it has no partition."""
+    return cell.config.cloud.schedule == "centralized"
+
+
+def _aimed(cell: Cell, target: float) -> Cell:
+    """Return a cell that stops at the target, which is what a forecast is about, and looks at it often."""
+    return replace(cell, config=cell.config.with_settings({"stop.target": target, "evaluate.every": 10}))
 
 
 def _needs(runs: Runs, label: str, partition: str, target: float | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hiflash.study.paper.claims import Judgement, judge
 from hiflash.study.paper.figures import draw_more
 from hiflash.study.paper.items import Item, Plan, load_item
 from hiflash.study.paper.other_rules import BOUNDS_WHY, best_check
-from hiflash.study.paper.rows import rows_of, with_forecast
+from hiflash.study.paper.rows import pooled, rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.run_rules import point_label
 from hiflash.study.paper.runs import Runs
@@ -93,12 +93,12 @@ def _compare(job: Job) -> Studied:
         settings=source.settings,
     )
     only = job.plan.get("partitions")
-    cells = [cell for cell in cells if only is None or cell.config.data.partition in only or _pooled(cell)]
+    cells = [cell for cell in cells if only is None or cell.config.data.partition in only or pooled(cell)]
     comparison = saved(Comparison(cells, job.run(cells, source.folder)), job.folder)
     runs = Runs(comparison.numbers(), job.plan.get("target"), job.plan.get("targets", ()))
     rows = rows_of(runs)
     if job.plan.get("forecast"):
-        rows = with_forecast(rows, cells)
+        rows = with_forecast(rows, cells, job.plan["target"])
     files = [*comparison.files, *draw_more(job.item, job.plan, runs, rows, job.folder)]
     return Studied(job.judged(runs), rows, files, *_made(cells, comparison.results))
 
@@ -246,7 +246,3 @@ WORK: dict[str, Callable[[Job], Studied]] = {
     "models": _models,
     "theory": _theory,
 }
-
-
-def _pooled(cell: Cell) -> bool:
-    return cell.config.cloud.schedule == "centralized"
