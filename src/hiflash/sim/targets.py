@@ -7,7 +7,7 @@ from typing import Any
 
 from hiflash.core.metrics import Metric
 
-__all__ = ["FIGURES", "interpolated"]
+__all__ = ["FIGURES", "crossing", "interpolated"]
 
 FIGURES = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
 
@@ -26,17 +26,20 @@ def interpolated(
     >>> interpolated(rows, Metric("rmse", "lower"), ["7"])["7"]["communications"]
     12.5
     """
-    return {goal: _crossing(evaluations, metric, float(goal)) for goal in goals}
+    return {goal: crossing(evaluations, metric, float(goal)) for goal in goals}
 
 
-def _crossing(evaluations: Sequence[Row], metric: Metric, goal: float) -> dict[str, float] | None:
+def crossing(
+    evaluations: Sequence[Row], metric: Metric, goal: float, names: Sequence[str] = FIGURES
+) -> dict[str, float] | None:
+    """Return the figures with these names where a line between two evaluations crosses a goal."""
     values = [row[metric.name] for row in evaluations]
     after = next((place for place, value in enumerate(values) if metric.reached(value, goal)), None)
     if after is None:
         return None
     before = after - 1
     if before < 0 or values[before] is None:
-        return {name: float(evaluations[after][name]) for name in FIGURES}
+        return {name: float(evaluations[after][name]) for name in names}
     share = (goal - values[before]) / (values[after] - values[before])
     first, second = evaluations[before], evaluations[after]
-    return {name: first[name] + share * (second[name] - first[name]) for name in FIGURES}
+    return {name: first[name] + share * (second[name] - first[name]) for name in names}

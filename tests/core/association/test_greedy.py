@@ -34,6 +34,15 @@ def test_a_small_case_by_hand(algorithm):
 
 
 @BOTH
+def test_the_worked_example_of_the_paper(algorithm):
+    """Edge 0 has clients 0 and 1, two of three classes: it takes client 3, not client 2, the nearer one."""
+    latency = [[20, 25, 30, 40, 200, 200], [200, 200, 200, 190, 20, 25]]
+    counts = np.eye(3, dtype=np.int64)[[0, 1, 0, 2, 1, 2]] * 10
+    assert algorithm(problem(latency, counts, capacity=3), rng(0, "a")) == [[0, 1, 3], [2, 4, 5]]
+    assert algorithm(problem(latency, counts, 0.0, capacity=3), rng(0, "a")) == [[0, 1, 2], [3, 4, 5]]
+
+
+@BOTH
 def test_edges_without_clients_choose_first_and_at_once(algorithm):
     # Edge 0 wants client 0 and gets it; edge 1 would want it too and takes the next nearest.
     assert algorithm(problem([[1, 2], [1, 2]], [[1], [1]]), rng(0, "a")) == [[0], [1]]

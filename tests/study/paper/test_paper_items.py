@@ -120,7 +120,7 @@ def test_crossed_labels_run_under_every_setting(tmp_path: Path) -> None:
     assert configs["hifl+wan-off"].wan.link == "off"
     slow = configs["fedat-h+slot-500ms"]
     assert (slow.resources.slot_s, slow.edge.edge_rounds) == (0.5, configs["fedat-h"].edge.edge_rounds)
-    assert len(configs) == 7 + 6 * 5  # seven labels, six of them under five settings
+    assert len(configs) == 10 + 6 * 5  # ten labels, six of them under five settings
 
 
 def test_cifar10_is_scaled_and_says_so(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_all_goes_on_without_the_items_that_have_no_data(
     assert main(["paper", "all", "--json", "--runs", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert [told["item"] for told in json.loads(out)] == ["models"]
-    assert "no data for js-lambda, latency, bounds" in err
+    assert "no data for association-example, js-lambda, latency, bounds" in err
     assert "mnist was not found" in err
 
 

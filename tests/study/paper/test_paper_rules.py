@@ -7,32 +7,27 @@ from typing import Any
 import pytest
 
 from hiflash.study.compare import comparison_cells
-from hiflash.study.paper.claims import Claim, Found, judge
-from hiflash.study.paper.items import NAMES
-from hiflash.study.paper.method_rules import accuracy_claims, mnist_communications, trade_off_claims
-from hiflash.study.paper.other_rules import agent_claims, lambda_claims, model_claims, weight_claims
+from hiflash.study.paper.claims import Found, judge
+from hiflash.study.paper.example import associate_example
+from hiflash.study.paper.items import NAMES, load_item
+from hiflash.study.paper.method_rules import (
+    accuracy_claims,
+    cifar10_communications,
+    mnist_communications,
+    trade_off_claims,
+)
+from hiflash.study.paper.other_rules import (
+    agent_claims,
+    example_claims,
+    lambda_claims,
+    model_claims,
+    weight_claims,
+)
 from hiflash.study.paper.rows import rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
-from hiflash.study.paper.run_rules import js_accuracy_claims, latency_claims, mixing_claims, threshold_claims
+from hiflash.study.paper.run_rules import js_accuracy_claims, latency_claims
 from hiflash.study.paper.runs import Runs, fewer, near, ordered, steadier
-
-
-def cell(
-    label: str, curve: list[tuple[float, float]], partition: str = "noniid2", **more: Any
-) -> dict[str, Any]:
-    """Return a result with these (communications, accuracy): 10 client steps, 0.1 s and cost 2 in each."""
-    rows = [
-        {"communications": at, "client_steps": 10 * at, "virtual_s": at / 10, "total_cost": 2 * at,
-         "compute_cost": at, "accuracy": accuracy}
-        for at, accuracy in curve
-    ]  # fmt: skip
-    last = rows[-1]
-    return {
-        "label": label, "method": "hifl", "partition": partition, "seed": 0, "evaluations": rows,
-        "communications": last["communications"], "client_steps": last["client_steps"],
-        "accuracy": last["accuracy"], "best_accuracy": max(row["accuracy"] for row in rows), "total_js": 0.0,
-        **more,
-    }  # fmt: skip
+from paper_cells import cell, verdicts
 
 
 def test_a_target_is_reached_between_two_evaluations() -> None:
@@ -41,6 +36,14 @@ def test_a_target_is_reached_between_two_evaluations() -> None:
     assert runs.to_target("hifl", measure="client_steps") == pytest.approx(275)
     assert runs.to_target("hifl", target=0.95) is None
     assert runs.to_target("hifl", "iid") is None
+
+
+def test_a_stable_target_is_that_of_the_mean_of_five_evaluations() -> None:
+    jumps = [(10, 0.9), (20, 0.8), (30, 0.9), (40, 0.9), (50, 0.9), (60, 0.95), (70, 0.9)]
+    runs = Runs([cell("hifl", jumps)], 0.9)
+    assert (runs.to_target("hifl"), runs.stable("hifl")) == (10, 70)  # 0.87 at 50, 0.89 at 60, 0.91 at 70
+    assert runs.stable("hifl", target=0.95) is None
+    assert Runs([cell("hifl", jumps), cell("hifl", jumps[:4])], 0.9).stable("hifl") is None
 
 
 def test_a_target_counts_if_every_seed_reached_it() -> None:
@@ -93,40 +96,31 @@ def test_an_order_with_one_that_never_arrives() -> None:
     assert rule(Runs(cells, 0.95)).holds is None
 
 
-def verdicts(claims: list[Claim[Any]], results: Any) -> dict[str, tuple[bool | None, float | None]]:
-    return {each.name: (each.holds, each.ours) for each in judge(claims, results)}
+def test_a_label_that_some_seeds_miss_needs_at_least_their_budget() -> None:
+    early = [cell("a", [(100, 0.9)], seed=seed) for seed in range(3)]
+    late = [cell("b", [(10, 0.9)]), cell("b", [(10, 0.9)]), cell("b", [(120, 0.5)])]
+    runs = Runs([*early, *late], 0.9)
+    assert runs.at_least("b") == pytest.approx((10 + 10 + 120) / 3)
+    assert runs.less("a", "b") is None  # b needs more than 47 in the mean
+    assert runs.less("b", "a") is None
+    slower = Runs([*early, *late[:2], cell("b", [(300, 0.5)])], 0.9)
+    assert (slower.less("a", "b"), slower.less("b", "a")) == (True, False)  # more than 107
 
 
-def test_thresholds() -> None:
-    taus = {"tau-0": 1000, "tau-2": 2000, "tau-8": 8000, "tau-inf": 20000}
-    found = verdicts(threshold_claims(), Runs([cell(k, [(v, 0.9)]) for k, v in taus.items()], 0.9))
-    assert found["tau2_below_inf"] == (True, pytest.approx(0.1))
-    assert found["tau2_steps"] == (True, 20_000)
-    assert found["inf_steps"] == (True, 200_000)
-    assert found["computing_rises"][0] is True
-    assert found["time_falls"] == (False, 0.0)  # here more communications take more time
-    assert found["inf_fluctuates"][0] is None  # one evaluation
+@pytest.mark.parametrize(("spent", "holds"), [(20_000, False), (5000, None)])
+def test_a_number_of_communications_that_is_missed_by_far(spent: int, holds: bool | None) -> None:
+    runs = Runs([cell("hiflash", [(spent, 0.5)], "noniid1")], None, (0.6,))
+    assert verdicts(cifar10_communications(), runs)["hiflash_communications_noniid1"] == (holds, None)
 
 
-def test_a_threshold_that_did_not_arrive_within_a_budget_that_was_too_small() -> None:
-    found = verdicts(threshold_claims(), Runs([cell("tau-2", [(9000, 0.5)])], 0.9))
-    assert found["tau2_steps"] == (None, None)  # 90,000 of 98,000 steps
-    found = verdicts(threshold_claims(), Runs([cell("tau-2", [(9900, 0.5)])], 0.9))
-    assert found["tau2_steps"] == (False, None)
-
-
-@pytest.mark.parametrize(("spent", "holds"), [(6000, True), (4000, None)])
-def test_a_fifth_of_what_was_spent_in_vain_is_a_fifth_of_what_is_needed(spent: int, holds: bool) -> None:
-    cells = [cell("tau-2", [(1000, 0.9)]), cell("tau-inf", [(spent, 0.5)])]
-    assert verdicts(threshold_claims(), Runs(cells, 0.9))["tau2_below_inf"] == (holds, None)
-
-
-def test_the_grid_of_mixing_weights() -> None:
-    cells = [cell("0.7/0.99", [(800, 0.9)]), cell("0.9/0.99", [(500, 0.905)]), cell("0.5/0.9", [(9, 0.92)])]
-    found = verdicts(mixing_claims(), Runs(cells[:2], 0.9))
-    assert found["converges_within_1000"] == (True, 800)
-    assert found["chosen_is_best"] == (True, pytest.approx(-0.5))
-    assert verdicts(mixing_claims(), Runs(cells, 0.9))["chosen_is_best"] == (False, pytest.approx(-2.0))
+def test_the_worked_example_of_the_association() -> None:
+    """Edge 1 holds classes 0 and 1. Client 3 makes that (2, 1, 0) / 3, client 4 the same of all three."""
+    plan = load_item("association-example").plan("small")
+    rows = associate_example(*(plan[key] for key in ("classes", "latency_ms", "capacity", "lambdas")))
+    assert [row["clusters"] for row in rows] == [[[1, 2, 3], [4, 5, 6]], [[1, 2, 4], [3, 5, 6]]]
+    assert rows[0]["costs_ms"] == {"3": 30, "4": 40}
+    assert rows[1]["costs_ms"] == {"3": pytest.approx(30 + 300 * 0.2075187), "4": pytest.approx(40)}
+    assert verdicts(example_claims(), rows) == {"takes_client_4": (True, 4), "takes_client_3": (True, 3)}
 
 
 def test_communications_on_mnist() -> None:
@@ -198,9 +192,15 @@ def test_latency() -> None:
     ms = {"fedasync": 10, "fedavg": 10, "hierfavg": 50, "fedat": 12, "hifl": 50, "hiflash": 20}
     cells = [cell(k, [(1, 0)], response_latency_ms=v, waiting_ms=-v) for k, v in ms.items()]
     found = verdicts(latency_claims(), Runs(cells))
-    assert found["fedasync_lowest_latency"] == (True, 10)  # nobody is lower
+    assert found["fedasync_lowest_latency"] == (True, 10)  # a flat client of FedAvg has no edge to wait at
     assert found["fedasync_lowest_waiting"] == (False, -10)
     assert found["fedat_below_hiflash_latency"] == (True, 12)
+
+
+def test_who_ties_is_not_the_lowest() -> None:
+    cells = [cell(k, [(1, 0)], response_latency_ms=10, waiting_ms=0) for k in
+             ("fedasync", "hierfavg", "fedat", "hifl", "hiflash")]  # fmt: skip
+    assert verdicts(latency_claims(), Runs(cells))["fedasync_lowest_latency"] == (False, 10)
 
 
 def test_accuracy_against_divergence() -> None:
@@ -252,7 +252,8 @@ def test_agents() -> None:
     found = verdicts(agent_claims(), {"agent": training([-1, -1, -1, 11])})
     assert found["decisions_shrink"] == (True, 2)
     assert found["median_shrinks"] == (True, -1)
-    assert found["granted_shrink"] == (False, 11)  # 8 at random
+    assert found["granted_shrink"] == found["granted_median_shrinks"] == (False, 11)  # 8 at random
+    assert found["last_shrinks"] == found["granted_last_shrinks"] == (False, 16)
     records = {"resources": training([-1, 3]), "balanced": training([1, 3], 2), "time": training([3, 3], 1.5)}
     found = verdicts(weight_claims(), records)
     assert found["decisions_follow_weights"] == (True, 2)  # 1, 2, 3

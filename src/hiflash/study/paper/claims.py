@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 __all__ = ["Claim", "Found", "Judgement", "judge", "on_balanced"]
 
 Results = TypeVar("Results")
+Whose = Literal["paper", "ours"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Claim(Generic[Results]):
 
     The rule is about the direction of a difference unless `says` names a bound; the size stands beside it.
     A claim `of` another one (`ITEM/NAME`) repeats it under another `reading` of what the paper leaves open.
+    `whose` is "ours" if the paper does not make it, and we thought it worth a look.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Claim(Generic[Results]):
     why: str = ""
     of: str = ""
     reading: str = ""
+    whose: Whose = "paper"
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Judgement:
     why: str
     of: str = ""
     reading: str = ""
+    whose: Whose = "paper"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -79,5 +83,5 @@ def judge(claims: Sequence[Claim[Results]], results: Results) -> list[Judgement]
 def _judged(claim: Claim[Results], found: Found) -> Judgement:
     return Judgement(
         claim.name, claim.says, found.holds, claim.paper, found.ours, claim.unit, found.words, claim.why,
-        claim.of, claim.reading,
+        claim.of, claim.reading, claim.whose,
     )  # fmt: skip

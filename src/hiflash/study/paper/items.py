@@ -15,9 +15,10 @@ __all__ = ["FOLDER", "KINDS", "NAMES", "SCALES", "Item", "Plan", "load_item"]
 
 FOLDER = Path(__file__).parent / "items"
 SCALES = ("small", "full")
-KINDS = ("compare", "sweep", "associate", "training", "models", "theory")
+KINDS = ("compare", "sweep", "associate", "example", "training", "models", "theory")
 NAMES = (
-    "models", "js-lambda", "latency", "bounds", "thresholds", "edge-iid", "mixing-grid",
+    "models", "association-example", "js-lambda", "latency", "bounds",
+    "thresholds", "edge-iid", "mixing-grid",
     "accuracy-mnist", "communications-mnist", "communications-mnist-epochs",
     "sensitivity-mnist", "partitions-mnist",
     "accuracy-femnist", "communications-femnist",
@@ -30,7 +31,8 @@ OWN = ("title", "source", "kind", "runs_of", "differences", "figures", "plan", *
 PLANNED = (
     "methods", "variants", "without", "under", "crossed", "partitions", "seeds", "settings", "grid", "by",
     "target", "targets", "forecast",
-    "lambdas", "trainings", "episodes", "taus", "updates", "models", "networks", "differences",
+    "lambdas", "trainings", "episodes", "taus", "updates", "slow", "models",
+    "networks", "classes", "latency_ms", "capacity", "differences",
 )  # fmt: skip
 
 

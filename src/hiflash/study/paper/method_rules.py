@@ -198,7 +198,7 @@ def trade_off_claims() -> list[Claim[Runs]]:
               best_near("hiflash", "fedavg", two, SLIGHT), -2.1, "points"),
         *(claim for theirs in ("fedat", "hierfavg") for claim in (
             Claim(f"fewer_than_{theirs}", f"HiFlash needs more than 5 % fewer communications than {theirs}",
-                  to_both_best("hiflash", theirs, two), -5.0, "percent"),
+                  to_both_best("hiflash", theirs, two, 5.0), -5.0, "percent"),
             Claim(f"accuracy_above_{theirs}", f"its best accuracy is 16 points above that of {theirs}",
                   best_near("hiflash", theirs, two), 16.0, "points"))),
         Claim("accuracy_above_fedasync", "FedAsync misses a satisfactory accuracy: HiFlash is above it",

@@ -72,4 +72,8 @@ def _aimed(cell: Cell, target: float) -> Cell:
 
 def _needs(runs: Runs, label: str, partition: str, target: float | None) -> dict[str, Any]:
     taken = {name: runs.to_target(label, partition, name, target) for name in MEASURES}
-    return {**taken, "communications_range": runs.range_to_target(label, partition, target)}
+    return {
+        **taken,
+        "communications_range": runs.range_to_target(label, partition, target),
+        "stable_communications": runs.stable(label, partition, target),
+    }

@@ -13,15 +13,20 @@ from hiflash.study.paper.method_rules import (
     mnist_communications,
     trade_off_claims,
 )
-from hiflash.study.paper.other_rules import agent_claims, lambda_claims, model_claims, weight_claims
+from hiflash.study.paper.other_rules import (
+    agent_claims,
+    example_claims,
+    lambda_claims,
+    model_claims,
+    weight_claims,
+)
+from hiflash.study.paper.parameter_rules import mixing_claims, threshold_claims
 from hiflash.study.paper.reading_rules import partition_claims, sensitivity_claims
 from hiflash.study.paper.run_rules import (
     cost_claims,
     edge_iid_claims,
     js_accuracy_claims,
     latency_claims,
-    mixing_claims,
-    threshold_claims,
 )
 
 __all__ = ["CLAIMS"]
@@ -30,6 +35,7 @@ THREE = ("iid", "noniid2", "noniid1")
 
 CLAIMS: dict[str, list[Claim[Any]]] = {
     "models": model_claims(),
+    "association-example": example_claims(),
     "js-lambda": lambda_claims(),
     "latency": latency_claims(),
     "thresholds": threshold_claims(),

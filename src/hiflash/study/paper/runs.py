@@ -8,6 +8,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from hiflash.core.metrics import ACCURACY
+from hiflash.sim.targets import crossing
 from hiflash.study.paper.claims import Found
 
 __all__ = ["Runs", "all_of", "correlation", "count_words", "fewer", "near", "ordered", "steadier"]
@@ -54,6 +56,16 @@ class Runs:
         known = self._crossings(label, partition, "communications", target)
         return [min(known), max(known)] if known else None
 
+    def stable(self, label: str, partition: str | None = None, target: float | None = None) -> float | None:
+        """Return the communications after which the mean of the last evaluations is at the target.
+
+        A curve that jumps passes a target once before it stays there. None unless every seed does.
+        """
+        goal = self.target if target is None else target
+        found = [None if goal is None else _steady(cell, goal) for cell in self.of(label, partition)]
+        known = [value for value in found if value is not None]
+        return fmean(known) if known and len(known) == len(found) else None
+
     def _crossings(
         self, label: str, partition: str | None, measure: str, target: float | None
     ) -> list[float]:
@@ -86,7 +98,7 @@ class Runs:
     ) -> bool | None:
         """Return whether a label needs less to the target than another, None if the runs cannot tell.
 
-        A label that did not reach it needs more than it spent: that decides only if the other needs less.
+        A label that did not reach it needs more than `at_least`: that decides only if the other needs less.
         """
         a, b = (self.to_target(label, partition, measure, target) for label in (ours, theirs))
         if a is not None and b is not None:
@@ -94,8 +106,22 @@ class Runs:
         if a is None and b is None:
             return None
         late, needs = (theirs, a) if b is None else (ours, b)
-        spent = min((cell[measure] for cell in self.of(late, partition)), default=0)
-        return b is None if needs is not None and spent >= needs else None
+        return b is None if self.at_least(late, partition, measure, target) >= (needs or 0) else None
+
+    def at_least(
+        self,
+        label: str,
+        partition: str | None = None,
+        measure: str = "communications",
+        target: float | None = None,
+    ) -> float:
+        """Return what a label needs to the target at least: a seed that missed it needs what it spent."""
+        goal = self.target if target is None else target
+        found = []
+        for cell in self.of(label, partition):
+            needs = None if goal is None else _crossing(cell, goal, measure)
+            found.append(float(cell[measure]) if needs is None else needs)
+        return fmean(found) if found else 0.0
 
     def mean(self, label: str, name: str, partition: str | None = None) -> float | None:
         """Return the mean of a number of the results."""
@@ -246,14 +272,17 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 def _crossing(cell: Cell, goal: float, measure: str) -> float | None:
     """Return a measure where the line between two evaluations crosses the goal."""
-    before: Mapping[str, Any] | None = None
-    for row in cell["evaluations"]:
-        if row["accuracy"] is not None and row["accuracy"] >= goal:
-            if before is None:
-                return float(row[measure])
-            share = (goal - before["accuracy"]) / (row["accuracy"] - before["accuracy"])
-            return float(before[measure] + share * (row[measure] - before[measure]))
-        before = row if row["accuracy"] is not None else None
+    found = crossing(cell["evaluations"], ACCURACY, goal, (measure,))
+    return None if found is None else found[measure]
+
+
+def _steady(cell: Cell, goal: float) -> float | None:
+    """Return the communications of the first evaluation that is at the goal with those before it."""
+    rows = cell["evaluations"]
+    for at in range(LAST, len(rows) + 1):
+        recent = [row["accuracy"] for row in rows[at - LAST : at]]
+        if None not in recent and fmean(recent) >= goal:
+            return float(rows[at - 1]["communications"])
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,14 +15,16 @@ from hiflash.sim.result import Result
 from hiflash.study.cells import Cell, saved, seed_numbers
 from hiflash.study.compare import Comparison, comparison_cells
 from hiflash.study.paper.claims import Judgement, judge
+from hiflash.study.paper.example import associate_example
 from hiflash.study.paper.figures import draw_more
 from hiflash.study.paper.items import Item, Plan, load_item
-from hiflash.study.paper.other_rules import BOUNDS_WHY, best_check
+from hiflash.study.paper.other_rules import BOUNDS_READINGS, BOUNDS_WHY, best_check
+from hiflash.study.paper.parameter_rules import point_label
 from hiflash.study.paper.rows import pooled, rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
-from hiflash.study.paper.run_rules import point_label
 from hiflash.study.paper.runs import Runs
 from hiflash.study.sweep import Sweep, sweep_cells
+from hiflash.study.theory.claims import Claim as TheoryClaim
 
 __all__ = ["Job", "Studied", "work"]
 
@@ -144,6 +147,12 @@ def _associate(job: Job) -> Studied:
     return Studied(job.judged(sweeps), rows, [*files, *draw_lambda(rows, job.folder / "lambda")])
 
 
+def _example(job: Job) -> Studied:
+    _takes_nothing(job)
+    rows = associate_example(*(job.plan[key] for key in ("classes", "latency_ms", "capacity", "lambdas")))
+    return Studied(job.judged(rows), rows, [])
+
+
 def _train(job: Job) -> Studied:
     from hiflash.study.train_agent import train_agent
 
@@ -165,7 +174,11 @@ def _train(job: Job) -> Studied:
     if len(records) > 1:
         files += _weight_figure(job, records)
     rows = [
-        {"label": label, **{key: check[key] for key in ("policy", "episode", "cost", "parallelism")}}
+        {
+            "label": label,
+            **{key: check[key] for key in ("policy", "episode", "cost", "parallelism")},
+            "thresholds": dict(sorted(Counter(check["thresholds"]).items())),
+        }
         for label, record in records.items()
         for check in record["checks"]
     ]
@@ -192,9 +205,7 @@ def _models(job: Job) -> Studied:
     from hiflash.methods.models import MODELS
     from hiflash.train.models import build_model
 
-    if job.changed:
-        raise ConfigError(f"{job.item.name} takes no settings; leave out {next(iter(flatten(job.changed)))}")
-    _ = job.seed_numbers  # refuses seeds
+    _takes_nothing(job)
     sizes = {}
     for name, (shape, classes) in job.plan["models"].items():
         model = build_model(MODELS[name], None, tuple(shape), classes)
@@ -204,6 +215,13 @@ def _models(job: Job) -> Studied:
         sizes[name] = sum(each.numel() for each in network.parameters())
     rows = [{"model": name, "parameters": size} for name, size in sizes.items()]
     return Studied(job.judged(sizes), rows, [])
+
+
+def _takes_nothing(job: Job) -> None:
+    """Raise an error if settings or seeds were given."""
+    if job.changed:
+        raise ConfigError(f"{job.item.name} takes no settings; leave out {next(iter(flatten(job.changed)))}")
+    _ = job.seed_numbers
 
 
 def _theory(job: Job) -> Studied:
@@ -221,27 +239,33 @@ def _theory(job: Job) -> Studied:
         job.progress(what, finished, runs * plan.updates)
 
     study = saved(check_theory(plan, progress=told), job.folder)
+    slow = theory_plan(
+        taus=[0],
+        updates=job.plan["slow"]["updates"],
+        settings={**job.settings, "client.lr": job.plan["slow"]["lr"]},
+    )
+    (hardly,) = (claim for claim in check_theory(slow).claims if claim.name == "theorem2")
     verdicts = [
-        Judgement(
-            claim.name,
-            f"{claim.source}: {claim.says}",
-            claim.holds,
-            None,
-            None,
-            "",
-            claim.found,
-            BOUNDS_WHY.get(claim.name, ""),
-        )
+        _of_theory(claim)
         for claim in study.claims
         if claim.source != "here"  # our own bounds: `hiflash theory` has them
     ]
+    reading = f"a learning rate of {job.plan['slow']['lr']:g}"
+    verdicts.append(replace(_of_theory(hardly), name="theorem2_slow", of="theorem2", reading=reading))
     return Studied(verdicts, [setting.to_dict() for setting in study.settings], study.files)
+
+
+def _of_theory(claim: TheoryClaim) -> Judgement:
+    says, why = f"{claim.source}: {claim.says}", BOUNDS_WHY.get(claim.name, "")
+    of = BOUNDS_READINGS.get(claim.name, ("", ""))
+    return Judgement(claim.name, says, claim.holds, None, None, "", claim.found, why, *of)
 
 
 WORK: dict[str, Callable[[Job], Studied]] = {
     "compare": _compare,
     "sweep": _sweep,
     "associate": _associate,
+    "example": _example,
     "training": _train,
     "models": _models,
     "theory": _theory,
