@@ -44,26 +44,40 @@ class Runs:
         target: float | None = None,
     ) -> float | None:
         """Return a measure at the target, interpolated; None unless every seed reached it."""
-        known = self._crossings(label, partition, measure, target)
+        known = self.seeds_to_target(label, partition, measure, target)
         return fmean(known) if known else None
 
     def range_to_target(
         self, label: str, partition: str | None = None, target: float | None = None
     ) -> list[float] | None:
         """Return the fewest and the most communications of a seed to the target."""
-        known = self._crossings(label, partition, "communications", target)
+        known = self.seeds_to_target(label, partition, "communications", target)
         return [min(known), max(known)] if known else None
+
+    def seeds_to_target(
+        self,
+        label: str,
+        partition: str | None = None,
+        measure: str = "communications",
+        target: float | None = None,
+    ) -> list[float]:
+        """Return a measure at the target seed by seed; nothing unless every seed reached it."""
+        found = self._crossings(label, partition, measure, target)
+        known = [value for value in found if value is not None]
+        return known if len(known) == len(found) else []
+
+    def reached(self, label: str, partition: str | None = None, target: float | None = None) -> int:
+        """Return how many seeds reached the target."""
+        found = self._crossings(label, partition, "communications", target)
+        return sum(value is not None for value in found)
 
     def _crossings(
         self, label: str, partition: str | None, measure: str, target: float | None
-    ) -> list[float]:
-        """Return a measure at the target seed by seed; nothing unless every seed reached it."""
+    ) -> list[float | None]:
         goal = self.target if target is None else target
-        found = [
+        return [
             None if goal is None else _crossing(cell, goal, measure) for cell in self.of(label, partition)
         ]
-        known = [value for value in found if value is not None]
-        return known if len(known) == len(found) else []
 
     def goal(self, labels: Sequence[str], partition: str | None = None) -> float | None:
         """Return the target of a claim about some labels."""
