@@ -45,8 +45,8 @@ def claim_number(claim: Mapping[str, Any], name: str) -> str:
     ('-31.9 %', '-')
     >>> claim_number({"ours": 28.79, "unit": "ms"}, "ours")
     '28.8 ms'
-    >>> [claim_number({"ours": 0.185, "unit": unit}, "ours") for unit in ("ratio", "edges", "correlation")]
-    ['18.5 %', '+0.19 edges', 'rank correlation 0.19']
+    >>> [claim_number({"ours": 0.186, "unit": unit}, "ours") for unit in ("ratio", "edges", "correlation")]
+    ['18.6 %', '+0.19 edges', 'rank correlation 0.19']
     """
     value = claim[name]
     if value is None:
