@@ -45,11 +45,19 @@ def write_item(name: str, folder: Path, pages: Path) -> None:
     told: dict[str, Any] = json.loads((folder / "paper.json").read_text())
     figures = [path for stem in load_item(name).figures for path in sorted(folder.rglob(f"{stem}.png"))]
     names = ["-".join([name, *path.relative_to(folder).with_suffix("").parts]) + ".png" for path in figures]
+    for path in pages.glob(f"{name}-*.png"):  # of an item that had other figures
+        if path.name not in names and not any(path.name.startswith(f"{other}-") for other in _longer(name)):
+            path.unlink()
     for path, new in zip(figures, names, strict=True):
         shutil.copyfile(path, pages / new)
     page = item_page(told, names).replace("`paper.json`", f"[{name}.json]({name}.json)")
     (pages / f"{name}.md").write_text(page)
     (pages / f"{name}.json").write_text(json.dumps(told) + "\n")
+
+
+def _longer(name: str) -> list[str]:
+    """Return the items whose names begin with this one: their figures do too."""
+    return [other for other in NAMES if other.startswith(f"{name}-")]
 
 
 def write_claims(items: list[dict[str, Any]], path: Path) -> None:

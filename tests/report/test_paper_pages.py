@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper_pages import END, START, write_claims
+from benchmarks.paper_pages import END, START, write_claims, write_item
 
 from hiflash.report.paper_pages import item_page, overview
 
@@ -58,9 +59,37 @@ def test_a_page_has_claims_figures_numbers_and_how_it_was_made() -> None:
     assert "| Method | comms to 80% | comms to 90% | client steps | virtual time | final accuracy |" in page
     assert "| HiFL | 10 (9-10) | 20 (19-20) | 1,200 | 30 s | 91.2 % | 93.0 % | 2 |" in page
     assert "| FedAvg | 30 (29-30) | not reached |" in page
-    assert "Made by 1 runs, 1m 01s in all, with HiFlash 1 on Linux x with 2 cores." in page
+    assert "Made by one run, 1m 01s in all, with HiFlash 1 on Linux x with 2 cores." in page
     assert "Changed settings" not in page
     assert "not the item as it ships" in item_page(told("one", changed={"seed": 3}))
+
+
+def test_a_number_that_the_words_repeat_stands_once() -> None:
+    size = claim("a", True, 21_840, unit="parameters", found="lenet has 21,840 parameters")
+    waits = claim("b", True, 0.0, unit="ms", found="hifl 30 ms")
+    lines = overview([told("one", size, waits)])
+    assert "| holds | LeNet has 21,840 parameters |" in lines[2]
+    assert "| holds | 0 ms (HiFL 30 ms) |" in lines[3]  # 30 ms is another number
+
+
+def test_pages_name_partitions_and_labels_in_words() -> None:
+    page = item_page(told("one", claim("a on noniid2", True, 1.0), rows=[row("hifl-paper", 10, 20)]))
+    assert "| a on Non-IID(2) is so |" in page
+    assert "\n## Non-IID(2)\n" in page
+    assert "| HiFL, paper's accounting | 10 (9-10) |" in page
+
+
+def test_figures_that_an_item_no_longer_has_are_removed(tmp_path: Path) -> None:
+    folder, pages = tmp_path / "full", tmp_path / "pages"
+    for path in (folder, pages):
+        path.mkdir()
+    (folder / "paper.json").write_text(json.dumps(told("communications-mnist")))
+    (folder / "needs.png").write_bytes(b"new")
+    for name in ("communications-mnist-old.png", "communications-mnist-epochs-needs.png"):
+        (pages / name).write_bytes(b"old")
+    write_item("communications-mnist", folder, pages)
+    kept = sorted(path.name for path in pages.glob("*.png"))
+    assert kept == ["communications-mnist-epochs-needs.png", "communications-mnist-needs.png"]
 
 
 def test_the_table_goes_between_the_marks(tmp_path: Path) -> None:

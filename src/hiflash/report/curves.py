@@ -13,7 +13,7 @@ from hiflash.report.methods import Look, label
 from hiflash.report.outcome import final, metric_of
 from hiflash.report.summary import Groups, Result, is_reference, known
 
-__all__ = ["DENSE", "PANELS", "Curve", "curve", "draw_curves", "handle", "log_if_wide"]
+__all__ = ["DENSE", "PANELS", "Curve", "curve", "draw_curves", "handle", "log_if_wide", "stacked"]
 
 PANELS = (
     ("communications", "Communications with the cloud"),
@@ -71,6 +71,22 @@ def draw_curves(axes: Axes, groups: Groups, measure: str, styles: dict[str, Look
     return used
 
 
+def stacked(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the x values of all curves as far as every one has data, and a row of y values per curve.
+
+    >>> xs, rows = stacked([(np.array([0.0, 2.0]), np.array([0.0, 4.0])), (np.array([1.0, 3.0]), np.ones(2))])
+    >>> xs.tolist(), rows.tolist()
+    ([1.0, 2.0], [[2.0, 4.0], [1.0, 1.0]])
+    """
+    if not curves:
+        return np.empty(0), np.empty((0, 0))
+    start, end = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
+    # At the union of all points, the mean of piecewise linear curves is exact.
+    grid = np.unique(np.concatenate([xs for xs, _ in curves]))
+    grid = grid[(grid >= start) & (grid <= end)]
+    return grid, np.stack([np.interp(grid, xs, ys) for xs, ys in curves])
+
+
 def log_if_wide(axes: Axes, values: Sequence[float]) -> None:
     """Make x logarithmic if the largest value would squeeze the smallest into the corner."""
     if values and max(values) > _LOG_RATIO * min(values):
@@ -87,15 +103,9 @@ def _draw_mean(axes: Axes, curves: list[Curve], look: Look, *, faint: bool) -> N
     for xs, ys in curves:
         marker = "o" if len(xs) == 1 else None
         axes.plot(xs, ys, color=look.colour, lw=0.6, alpha=0.25 if faint else 0.45, marker=marker)
-    if not curves:
-        return
-    start, end = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
-    # At the union of all points, the mean of piecewise linear curves is exact.
-    grid = np.unique(np.concatenate([xs for xs, _ in curves]))
-    grid = grid[(grid >= start) & (grid <= end)]
+    grid, stack = stacked(curves)
     if len(grid) < 2:
         return
-    stack = np.stack([np.interp(grid, xs, ys) for xs, ys in curves])
     shade = 0.10 if faint else 0.15
     axes.fill_between(grid, stack.min(axis=0), stack.max(axis=0), color=look.colour, alpha=shade, linewidth=0)
     _line(axes, (grid, stack.mean(axis=0)), look)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hiflash.report.measures import MEASURES
-from hiflash.report.methods import label
 from hiflash.report.page.makers import maker_words
 from hiflash.report.paper import claim_number, verdict_words
+from hiflash.report.paper_words import in_words, label_words, part_title
 from hiflash.report.units import duration, goal
 
 __all__ = ["item_page", "overview"]
@@ -46,12 +47,12 @@ def overview(items: Sequence[Told], page: str = "{item}.md") -> list[str]:
     rows = [
         (
             f"[{told['item']}]({page.format(item=told['item'])})",
-            claim["says"],
+            in_words(claim["says"]),
             claim_number(claim, "paper"),
             verdict_words(claim["holds"]),
-            claim["found"] if claim["ours"] is None else f"{claim_number(claim, 'ours')} ({claim['found']})",
+            _ours(claim),
             _under(readings.get(f"{told['item']}/{claim['name']}", [])),
-            "" if claim["holds"] else claim["why"],
+            "" if claim["holds"] else in_words(claim["why"]),
         )
         for told in items
         for claim in told["claims"]
@@ -60,19 +61,32 @@ def overview(items: Sequence[Told], page: str = "{item}.md") -> list[str]:
     return _sheet(["Item", "Claim", "Paper", "As written", "Ours", "Other readings", "Why"], rows, 2, 1)
 
 
+def _ours(claim: Mapping[str, Any]) -> str:
+    """Return our number and what is behind it, and the number once if the words have it too."""
+    number, found = claim_number(claim, "ours"), in_words(claim["found"])
+    told = " " in number and re.search(rf"(?<![\d.,+-]){re.escape(number)}(?!\w)", found)
+    return found if claim["ours"] is None or told else f"{number} ({found})"
+
+
 def _under(readings: Sequence[Mapping[str, Any]]) -> str:
     """Return in which readings a claim holds, and in which not."""
     told = []
     for words, holds in (("holds", True), ("does not", False)):
-        names = [f"{r['reading']} ({claim_number(r, 'ours')})" for r in readings if r["holds"] is holds]
+        own = [reading for reading in readings if reading["holds"] is holds]
+        names = [f"{in_words(each['reading'])}{_number(each)}" for each in own]
         told += [f"{words}: {', '.join(dict.fromkeys(names))}"] if names else []
     return "; ".join(told)
 
 
+def _number(reading: Mapping[str, Any]) -> str:
+    return "" if reading["ours"] is None else f" ({claim_number(reading, 'ours')})"
+
+
 def _claim_cells(claim: Mapping[str, Any]) -> tuple[str, ...]:
     return (
-        claim["says"], claim_number(claim, "paper"), claim_number(claim, "ours"),
-        verdict_words(claim["holds"]), claim["found"], "" if claim["holds"] else claim["why"],
+        in_words(claim["says"]), claim_number(claim, "paper"), claim_number(claim, "ours"),
+        verdict_words(claim["holds"]), in_words(claim["found"]),
+        "" if claim["holds"] else in_words(claim["why"]),
     )  # fmt: skip
 
 
@@ -84,8 +98,8 @@ def _numbers(told: Told) -> list[str]:
         rows = [row for row in told["rows"] if row["partition"] == part]
         columns = {head: [show(row) for row in rows] for head, show in _columns(rows).items()}
         known = {head: cells for head, cells in columns.items() if set(cells) != {"-"}}
-        cells = zip((label(row["label"]) for row in rows), *known.values(), strict=True)
-        lines += ["", f"## {part}", "", *_sheet(["Method", *known], cells, 1, len(known))]
+        cells = zip((label_words(row["label"]) for row in rows), *known.values(), strict=True)
+        lines += ["", f"## {part_title(part)}", "", *_sheet(["Method", *known], cells, 1, len(known))]
     return lines
 
 
@@ -130,7 +144,8 @@ def _made(told: Told) -> str:
     with_what = maker_words(told["made_by"])
     if not runs:
         return f"Made in {took} with {with_what}."
-    return f"Made by {runs} runs, {took} in all, with {with_what}. `paper.json` has the digests of all runs."
+    made = "one run" if runs == 1 else f"{runs} runs"
+    return f"Made by {made}, {took} in all, with {with_what}. `paper.json` has the digests of all runs."
 
 
 def _sheet(heads: Sequence[str], rows: Any, first: int, numbers: int = 2) -> list[str]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hiflash.study.paper.claims import Claim, Found
 from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer, ordered, steadier
 
-__all__ = ["mixing_claims", "point_label", "threshold_claims"]
+__all__ = ["CHOSEN", "mixing_claims", "point_label", "threshold_claims"]
 
 TAUS = ("tau-0", "tau-2", "tau-8", "tau-inf")
 DROPPED = "tau-2-discard"

@@ -97,7 +97,7 @@ def _lowest(label: str, others: tuple[str, ...], name: str) -> Rule:
             return Found(
                 None, None, "needs runs of " + ", ".join(each for each in values if each not in known)
             )
-        told = ", ".join(f"{each} {value:.0f}" for each, value in known.items())
+        told = ", ".join(f"{each} {value:.1f}" for each, value in known.items())
         return Found(all(known[label] < known[each] for each in others), known[label], f"{told} ms")
 
     return rule

@@ -46,14 +46,14 @@ class Runs:
         target: float | None = None,
     ) -> float | None:
         """Return a measure at the target, interpolated; None unless every seed reached it."""
-        known = self._crossings(label, partition, measure, target)
+        known = self.seeds_to_target(label, partition, measure, target)
         return fmean(known) if known else None
 
     def range_to_target(
         self, label: str, partition: str | None = None, target: float | None = None
     ) -> list[float] | None:
         """Return the fewest and the most communications of a seed to the target."""
-        known = self._crossings(label, partition, "communications", target)
+        known = self.seeds_to_target(label, partition, "communications", target)
         return [min(known), max(known)] if known else None
 
     def stable(self, label: str, partition: str | None = None, target: float | None = None) -> float | None:
@@ -66,16 +66,30 @@ class Runs:
         known = [value for value in found if value is not None]
         return fmean(known) if known and len(known) == len(found) else None
 
-    def _crossings(
-        self, label: str, partition: str | None, measure: str, target: float | None
+    def seeds_to_target(
+        self,
+        label: str,
+        partition: str | None = None,
+        measure: str = "communications",
+        target: float | None = None,
     ) -> list[float]:
         """Return a measure at the target seed by seed; nothing unless every seed reached it."""
-        goal = self.target if target is None else target
-        found = [
-            None if goal is None else _crossing(cell, goal, measure) for cell in self.of(label, partition)
-        ]
+        found = self._crossings(label, partition, measure, target)
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else []
+
+    def reached(self, label: str, partition: str | None = None, target: float | None = None) -> int:
+        """Return how many seeds reached the target."""
+        found = self._crossings(label, partition, "communications", target)
+        return sum(value is not None for value in found)
+
+    def _crossings(
+        self, label: str, partition: str | None, measure: str, target: float | None
+    ) -> list[float | None]:
+        goal = self.target if target is None else target
+        return [
+            None if goal is None else _crossing(cell, goal, measure) for cell in self.of(label, partition)
+        ]
 
     def goal(self, labels: Sequence[str], partition: str | None = None) -> float | None:
         """Return the target of a claim about some labels."""

@@ -145,6 +145,7 @@ def reproduced(
     found = Reproduction(item, plan, studied.verdicts, studied.rows, changed, studied.runs, wall_s)
     told = found.to_json()
     write_json(told, job.folder / "paper.json")
-    shown = [path.relative_to(job.folder).as_posix() for path in studied.files if path.stem in item.figures]
-    write_atomic(job.folder / "paper.md", item_page(told, [path for path in shown if path.endswith(".png")]))
+    names = (path.relative_to(job.folder).as_posix() for path in studied.files if path.stem in item.figures)
+    shown = dict.fromkeys(name for name in names if name.endswith(".png"))
+    write_atomic(job.folder / "paper.md", item_page(told, list(shown)))
     return replace(found, files=[job.folder / "paper.json", job.folder / "paper.md", *studied.files])

@@ -126,7 +126,9 @@ def _sweep(job: Job) -> Studied:
     sweep = saved(Sweep(cells, job.run(cells, job.folder), job.plan["by"]), job.folder)
     numbers = [{**number, "label": point_label(number["point"])} for number in sweep.numbers()]
     runs = Runs(numbers, job.plan.get("target"))
-    return Studied(job.judged(runs), rows_of(runs), sweep.files, *_made(cells, sweep.results))
+    rows = rows_of(runs)
+    files = [*sweep.files, *draw_more(job.item, job.plan, runs, rows, job.folder)]
+    return Studied(job.judged(runs), rows, files, *_made(cells, sweep.results))
 
 
 def _associate(job: Job) -> Studied:
@@ -144,7 +146,8 @@ def _associate(job: Job) -> Studied:
         sweeps.setdefault(partition, []).extend(rows)
         files += study.files
     rows = [row for rows in sweeps.values() for row in rows]
-    return Studied(job.judged(sweeps), rows, [*files, *draw_lambda(rows, job.folder / "lambda")])
+    data = Config.load(None, job.settings).data.name
+    return Studied(job.judged(sweeps), rows, [*files, *draw_lambda(rows, data, job.folder / "lambda")])
 
 
 def _example(job: Job) -> Studied:

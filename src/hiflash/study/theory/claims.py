@@ -67,7 +67,7 @@ def _informative(name: str) -> Rule:
         bounds = [setting.bounds()[name] for setting in settings]
         ratios = [bound.C3 / bound.C2 for bound in bounds]
         low, high, below = min(ratios), max(ratios), sum(bound.informative for bound in bounds)
-        found = f"C3 / C2 is {low:.3g} to {high:.3g}; below 1 in {below} of {len(bounds)} settings"
+        found = f"C3 / C2 is {_span(low, high)}; below 1 in {below} of {len(bounds)} settings"
         return below == len(bounds), found
 
     return rule
@@ -122,7 +122,17 @@ def _edge_iid_is_closer(settings: Settings) -> Verdict:
     if not {"edge-iid", "edge-noniid"} <= set(groups):
         return None, "needs edge-iid and edge-noniid"
     one, other = (groups[name][0].theorem1.C3 for name in ("edge-iid", "edge-noniid"))
-    return one < other, f"C3 is {one:.4g} with edge-iid and {other:.4g} with edge-noniid"
+    return one < other, f"C3 is {one:,.4g} with edge-iid and {other:,.4g} with edge-noniid"
+
+
+def _span(low: float, high: float) -> str:
+    """Return a range in words, one number if its ends read the same.
+
+    >>> _span(151.8, 152.1), _span(4868, 4881.6), _span(0.4, 0.5)
+    ('152', '4,868 to 4,882', '0.4 to 0.5')
+    """
+    first, last = (f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in (low, high))
+    return first if first == last else f"{first} to {last}"
 
 
 RULES: tuple[tuple[str, str, str, Rule], ...] = (
