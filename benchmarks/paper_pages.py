@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from hiflash.report.paper_pages import item_page, overview
+from hiflash.report.paper_pages import as_written, item_page, overview
 from hiflash.study.paper.items import NAMES, load_item
 
 START, END = "<!-- claims -->", "<!-- end of claims -->"
@@ -64,7 +64,7 @@ def write_claims(items: list[dict[str, Any]], path: Path) -> None:
     """Put the table of all claims between the marks of the page."""
     before, _, rest = path.read_text().partition(START)
     _, _, after = rest.partition(END)
-    claims = [claim for told in items for claim in told["claims"] if not claim["of"]]
+    claims = [claim for told in items for claim in as_written(told) if claim["whose"] == "paper"]
     hold, differ = (sum(claim["holds"] is holds for claim in claims) for holds in (True, False))
     unknown = len(claims) - hold - differ
     words = f"{len(claims)} claims, as written: {hold} hold, {differ} do not, {unknown} cannot be told."

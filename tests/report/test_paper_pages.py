@@ -14,7 +14,8 @@ from hiflash.report.paper_pages import item_page, overview
 def claim(name: str, holds: bool | None, ours: float | None, **more: Any) -> dict[str, Any]:
     return {
         "name": name, "says": f"{name} is so", "holds": holds, "paper": -10.0, "ours": ours,
-        "unit": "percent", "found": "a 9, b 10", "why": "because", "of": "", "reading": "", **more,
+        "unit": "percent", "found": "a 9, b 10", "why": "because", "of": "", "reading": "",
+        "whose": "paper", **more,
     }  # fmt: skip
 
 
@@ -34,20 +35,35 @@ def row(label: str, *communications: float | None) -> dict[str, Any]:
     ]
     return {
         "partition": "noniid2", "label": label, "seeds": 2, "to": to, "target": 0.9, "client_steps": 1200.4,
-        "virtual_s": 30.2, "total_cost": None, "accuracy": 0.912, "best_accuracy": 0.93,
+        "virtual_s": 30.2, "total_cost": None, "stable_communications": communications[-1],
+        "accuracy": 0.912, "best_accuracy": 0.93,
     }  # fmt: skip
 
 
 def test_a_reading_stands_in_the_row_of_the_claim_that_it_repeats() -> None:
     first = told("one", claim("a", False, 5.0), claim("b", None, None),
                  claim("a_more", True, -3.0, of="a", reading="five edges"))  # fmt: skip
-    other = told("two", claim("a_again", False, 8.0, of="one/a", reading="epochs"))
+    other = told("two", claim("a_again", False, 8.0, of="one/a", reading="epochs"),
+                 claim("a_third", None, None, of="one/a", reading="tiers"))  # fmt: skip
     lines = overview([first, other], "pages/{item}.md")
     assert lines[2:] == [
         "| [one](pages/one.md) | a is so | -10.0 % | does not | +5.0 % (a 9, b 10) | "
-        "holds: five edges (-3.0 %); does not: epochs (+8.0 %) | because |",
+        "holds: five edges (-3.0 %); does not: epochs (+8.0 %); cannot tell: tiers | because |",
         "| [one](pages/one.md) | b is so | -10.0 % | cannot tell | a 9, b 10 |  | because |",
     ]
+
+
+def test_what_the_paper_does_not_claim_has_a_table_of_its_own(tmp_path: Path) -> None:
+    one = told("one", claim("a", True, -5.0), claim("b", True, -6.0, whose="ours", paper=None))
+    lines = overview([one])
+    assert lines[2] == "| [one](one.md) | a is so | -10.0 % | holds | -5.0 % (a 9, b 10) |  |  |"
+    assert lines[3:5] == ["", "Not claims of the paper, but worth a look:"]
+    assert lines[-1] == "| [one](one.md) | b is so | holds | -6.0 % (a 9, b 10) |  |  |"
+    assert "b is so (not in the paper)" in item_page(one)
+    page = tmp_path / "paper.md"
+    page.write_text(f"{START}\n{END}\n")
+    write_claims([one], page)
+    assert "1 claims, as written: 1 hold, 0 do not" in page.read_text()
 
 
 def test_a_page_has_claims_figures_numbers_and_how_it_was_made() -> None:
@@ -56,9 +72,10 @@ def test_a_page_has_claims_figures_numbers_and_how_it_was_made() -> None:
                           runs=runs), ["needs.png"])  # fmt: skip
     assert "| a is so | -10.0 % | -9.0 % | holds | a 9, b 10 |  |" in page
     assert "![A title](needs.png)" in page
-    assert "| Method | comms to 80% | comms to 90% | client steps | virtual time | final accuracy |" in page
-    assert "| HiFL | 10 (9-10) | 20 (19-20) | 1,200 | 30 s | 91.2 % | 93.0 % | 2 |" in page
-    assert "| FedAvg | 30 (29-30) | not reached |" in page
+    heads = "| Method | comms to 80% | comms to 90% | stable at 90% | client steps | virtual time |"
+    assert heads in page
+    assert "| HiFL | 10 (9-10) | 20 (19-20) | 20 | 1,200 | 30 s | 91.2 % | 93.0 % | 2 |" in page
+    assert "| FedAvg | 30 (29-30) | not reached | - |" in page
     assert "Made by one run, 1m 01s in all, with HiFlash 1 on Linux x with 2 cores." in page
     assert "Changed settings" not in page
     assert "not the item as it ships" in item_page(told("one", changed={"seed": 3}))

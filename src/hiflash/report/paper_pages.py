@@ -12,7 +12,7 @@ from hiflash.report.paper import claim_number, verdict_words
 from hiflash.report.paper_words import in_words, label_words, part_title
 from hiflash.report.units import duration, goal
 
-__all__ = ["item_page", "overview"]
+__all__ = ["as_written", "item_page", "overview"]
 
 Told = Mapping[str, Any]
 TAKEN = ("communications", "client_steps", "virtual_s", "total_cost")
@@ -36,7 +36,8 @@ def item_page(told: Told, figures: Sequence[str] = ()) -> str:
 def overview(items: Sequence[Told], page: str = "{item}.md") -> list[str]:
     """Return the lines of a table with a row per claim of the paper: ours as written, and other readings.
 
-    A reading is a claim that repeats another one; `page` is where an item's page is.
+    A reading is a claim that repeats another one; `page` is where an item's page is. What the paper does not
+    claim, and we looked at, is in a table of its own below.
     """
     readings: dict[str, list[Mapping[str, Any]]] = {}
     for told in items:
@@ -44,21 +45,34 @@ def overview(items: Sequence[Told], page: str = "{item}.md") -> list[str]:
             if claim["of"]:
                 home = claim["of"] if "/" in claim["of"] else f"{told['item']}/{claim['of']}"
                 readings.setdefault(home, []).append(claim)
-    rows = [
-        (
-            f"[{told['item']}]({page.format(item=told['item'])})",
-            in_words(claim["says"]),
-            claim_number(claim, "paper"),
-            verdict_words(claim["holds"]),
-            _ours(claim),
-            _under(readings.get(f"{told['item']}/{claim['name']}", [])),
-            "" if claim["holds"] else in_words(claim["why"]),
-        )
-        for told in items
-        for claim in told["claims"]
-        if not claim["of"]
+    rows: dict[str, list[tuple[str, ...]]] = {"paper": [], "ours": []}
+    for told in items:
+        for claim in as_written(told):
+            rows[claim["whose"]].append(
+                (
+                    f"[{told['item']}]({page.format(item=told['item'])})",
+                    in_words(claim["says"]),
+                    claim_number(claim, "paper"),
+                    verdict_words(claim["holds"]),
+                    _ours(claim),
+                    _under(readings.get(f"{told['item']}/{claim['name']}", [])),
+                    _why(claim),
+                )
+            )
+    heads = ["Item", "Claim", "Paper", "As written", "Ours", "Other readings", "Why"]
+    beside = [(*row[:2], *row[3:]) for row in rows["ours"]]
+    own = [
+        "",
+        "Not claims of the paper, but worth a look:",
+        "",
+        *_sheet([*heads[:2], *heads[3:]], beside, 0, 0),
     ]
-    return _sheet(["Item", "Claim", "Paper", "As written", "Ours", "Other readings", "Why"], rows, 2, 1)
+    return [*_sheet(heads, rows["paper"], 2, 1), *(own if beside else [])]
+
+
+def as_written(told: Told) -> list[Mapping[str, Any]]:
+    """Return the claims of an item that repeat no other one."""
+    return [claim for claim in told["claims"] if not claim["of"]]
 
 
 def _ours(claim: Mapping[str, Any]) -> str:
@@ -71,7 +85,7 @@ def _ours(claim: Mapping[str, Any]) -> str:
 def _under(readings: Sequence[Mapping[str, Any]]) -> str:
     """Return in which readings a claim holds, and in which not."""
     told = []
-    for words, holds in (("holds", True), ("does not", False)):
+    for words, holds in (("holds", True), ("does not", False), ("cannot tell", None)):
         own = [reading for reading in readings if reading["holds"] is holds]
         names = [f"{in_words(each['reading'])}{_number(each)}" for each in own]
         told += [f"{words}: {', '.join(dict.fromkeys(names))}"] if names else []
@@ -84,10 +98,14 @@ def _number(reading: Mapping[str, Any]) -> str:
 
 def _claim_cells(claim: Mapping[str, Any]) -> tuple[str, ...]:
     return (
-        in_words(claim["says"]), claim_number(claim, "paper"), claim_number(claim, "ours"),
-        verdict_words(claim["holds"]), in_words(claim["found"]),
-        "" if claim["holds"] else in_words(claim["why"]),
+        in_words(claim["says"]) + (" (not in the paper)" if claim["whose"] == "ours" else ""),
+        claim_number(claim, "paper"), claim_number(claim, "ours"), verdict_words(claim["holds"]),
+        in_words(claim["found"]), _why(claim),
     )  # fmt: skip
+
+
+def _why(claim: Mapping[str, Any]) -> str:
+    return "" if claim["holds"] else in_words(claim["why"])
 
 
 def _numbers(told: Told) -> list[str]:
@@ -111,6 +129,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if rows[0]["target"] is not None and not rows[0]["to"]:
         heads[f"comms to {goal(rows[0]['target'])}"] = _count
     if rows[0]["target"] is not None:
+        heads[f"stable at {goal(rows[0]['target'])}"] = lambda row: _value(row["stable_communications"])
         for name in TAKEN[1:]:
             heads[MEASURES[name].words] = lambda row, name=name: _value(row[name], name)
     if any(row.get("forecast") for row in rows):

@@ -18,7 +18,7 @@ from hiflash.study.paper.claims import Judgement, judge
 from hiflash.study.paper.example import associate_example
 from hiflash.study.paper.figures import draw_more
 from hiflash.study.paper.items import Item, Plan, load_item
-from hiflash.study.paper.other_rules import BOUNDS_READINGS, BOUNDS_WHY, best_check
+from hiflash.study.paper.other_rules import BOUNDS_NOTES, BOUNDS_READINGS, BOUNDS_WHY, best_check
 from hiflash.study.paper.parameter_rules import point_label
 from hiflash.study.paper.rows import pooled, rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
@@ -260,8 +260,9 @@ def _theory(job: Job) -> Studied:
 
 def _of_theory(claim: TheoryClaim) -> Judgement:
     says, why = f"{claim.source}: {claim.says}", BOUNDS_WHY.get(claim.name, "")
+    found = "; ".join(filter(None, (claim.found, BOUNDS_NOTES.get(claim.name))))
     of = BOUNDS_READINGS.get(claim.name, ("", ""))
-    return Judgement(claim.name, says, claim.holds, None, None, "", claim.found, why, *of)
+    return Judgement(claim.name, says, claim.holds, None, None, "", found, why, *of)
 
 
 WORK: dict[str, Callable[[Job], Studied]] = {
