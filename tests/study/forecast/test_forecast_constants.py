@@ -41,8 +41,8 @@ def test_a_finished_run_of_fedavg_gives_its_rounds(fedavg: Path, tiny_data: hifl
     found = from_runs(fedavg, tiny_data)
     assert found.constants["noniid2"].rounds == rounds
     assert str(fedavg) in found.constants["noniid2"].origin
-    # FedAvg's own forecast is its measurement, or a round more: classes do not move in step.
-    assert found.rows()[0]["communications"] in (10 * rounds, 10 * rounds + 10)
+    # FedAvg's own forecast is its measurement, or a little more: classes do not move in step.
+    assert 10 * rounds <= found.rows()[0]["communications"] < 10 * rounds + 10
 
 
 def test_several_runs_and_comparisons_give_the_mean(
