@@ -17,7 +17,8 @@ ERROR = {"regime": "alike", "median": 0.06, "worst": 0.16, "rows": 24}
 def row(label: str, comms: float, **more: Any) -> dict[str, Any]:
     costs = dict.fromkeys(("client_steps", "virtual_s", "wan_bytes", "total_cost"), 10.0)
     numbers = {"communications": comms, **costs}
-    told = {"label": label, "data": "mnist", "partition": "noniid2", "target": 0.9, "seeds": 2, "reached": 2,
+    told = {"label": label, "data": "mnist", "partition": "noniid2", "target": 0.9, "metric": "accuracy",
+            "metric_better": "higher", "metric_unit": "share", "seeds": 2, "reached": 2,
             "staleness": 1.5, "expected_error": ERROR, "over_budget": [], "notes": [], **numbers}  # fmt: skip
     return {**told, **{f"{name}_std": 1.0 for name in numbers}, **more}
 

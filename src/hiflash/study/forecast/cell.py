@@ -62,9 +62,7 @@ def forecast_cell(outline: Outline, rounds: float, *, by_class: bool = True) -> 
     }
 
 
-def _to_the_target(
-    engine: Simulator, numbers: ClassNumbers, config: Config
-) -> tuple[bool, dict[str, float]]:
+def _to_the_target(engine: Simulator, numbers: ClassNumbers, config: Config) -> tuple[bool, dict[str, float]]:
     """Run until the target, whatever the budgets, and return whether it was reached, and the costs.
 
     Like measured ones, costs are those where a line crosses the target, here between two updates of the
