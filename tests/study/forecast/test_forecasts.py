@@ -53,7 +53,7 @@ def test_the_other_costs_lie_between_two_updates_as_communications_do() -> None:
 
 
 def test_momentum_adds_up() -> None:
-    # After n rounds of steps 1, 1.5, 1.75, ...: 2n - 2 (1 - 0.5^n), 18.00195 at n = 10 and 20.00098 at n = 11.
+    # After n rounds of steps 1, 1.5, 1.75, ...: 2n - 2 (1 - 0.5^n), 18.00195 at n = 10, 20.00098 at n = 11.
     row = needs("fedavgm", cloud__momentum=0.5)
     assert row["communications"] == pytest.approx(10 * (10 + (20 - 18.00195) / 1.99902), rel=1e-5)
 
