@@ -18,7 +18,7 @@ __all__ = ["BAND", "draw_against_measured"]
 BAND = 0.25
 """Width of the shaded band around equality."""
 _PANELS = {"communications": "Communications", "virtual_s": "Virtual time (s)"}
-# Paul Tol's "bright" scheme.
+# Paul Tol's "bright" scheme, and two of "vibrant".
 _LOOKS = (
     ("#4477AA", "o"),
     ("#228833", "s"),
@@ -27,6 +27,8 @@ _LOOKS = (
     ("#CCBB44", "p"),
     ("#222222", "P"),
     ("#AA3377", "D"),
+    ("#BBBBBB", "X"),
+    ("#EE7733", "d"),
 )
 
 Row = Mapping[str, Any]
@@ -36,7 +38,7 @@ def draw_against_measured(rows: Sequence[Row], stem: Path) -> list[Path]:
     """Save a panel per measure, measured across and forecast up, as PNG and PDF; return the paths."""
     groups = list(dict.fromkeys(row["group"] for row in rows))
     looks = {group: _LOOKS[place % len(_LOOKS)] for place, group in enumerate(groups)}
-    figure = new_figure(10.5, 5.6, "To 90 % on MNIST: forecast against measured, one constant per task")
+    figure = new_figure(10.5, 5.6, "To the target: forecast against measured, one constant per task")
     for axes, (name, words) in zip(figure.subplots(1, 2), _PANELS.items(), strict=True):
         _panel(axes, [row for row in rows if row[f"measured_{name}"] is not None], name, looks)
         style(axes, f"{words}, measured (mean of the seeds)", f"{words}, forecast")

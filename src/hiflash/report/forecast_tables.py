@@ -54,7 +54,8 @@ def markdown_tables(rows: Sequence[Row], told: Mapping[str, Row]) -> str:
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
     for group, found in told.items():
         sizes = f"{found['median']:.1%} | {found['worst']:.1%} | {found['bias']:+.1%}"
-        lines.append(f"| {group} | {found['rows']} | {sizes} | {found['rank']:.3f} |")
+        rank = UNKNOWN if found["rank"] is None else f"{found['rank']:.3f}"
+        lines.append(f"| {group} | {found['rows']} | {sizes} | {rank} |")
     for group in dict.fromkeys(row["group"] for row in rows):
         lines += [
             "",

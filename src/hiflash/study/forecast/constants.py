@@ -22,7 +22,7 @@ from hiflash.store.run_directory import is_finished
 from hiflash.study.cells import target_metric
 from hiflash.study.saved import read_result
 
-__all__ = ["Constant", "find_constant", "rounds_of", "same_task", "task_of"]
+__all__ = ["Constant", "find_constant", "is_fedavg", "rounds_of", "same_task", "task_of"]
 
 FILE = Path(__file__).with_name("constants.json")
 TASK = ("data.", "model.", "client.")
@@ -86,13 +86,21 @@ def same_task(one: Config, other: Config) -> bool:
     return goals[0] == goals[1] and task_of(one) == task_of(other)
 
 
+def is_fedavg(config: Config) -> bool:
+    """Return whether every round of a run moves the number by 1."""
+    cloud = config.cloud
+    plain = cloud.schedule == "sync" and cloud.optimizer == "none" and cloud.selection == "uniform"
+    own = config.client.algorithm in ("sgd", "function") and not config.client.mu
+    return plain and own and config.federation.flat
+
+
 def _from_runs(config: Config, folders: Sequence[Path]) -> Constant:
     if config.stop.target == "none":
         raise ConfigError("a constant from runs is about a target, and stop.target is none; set it")
     runs, others, metric = {}, [], target_metric(config)
     for path in [run for folder in folders for run in _finished(folder)]:
         found = Config.load(path / "config.toml")
-        if not _is_fedavg(found):
+        if not is_fedavg(found):
             continue
         differing = _differences(task_of(found), task_of(config))
         if differing:
@@ -119,14 +127,6 @@ def _finished(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise RunError(f"{folder} is no run directory; give the folder of a finished run of FedAvg")
     return sorted(path for path in folder.iterdir() if path.is_dir() and is_finished(path))
-
-
-def _is_fedavg(config: Config) -> bool:
-    """Return whether every round of a run moves the number by 1."""
-    cloud = config.cloud
-    plain = cloud.schedule == "sync" and cloud.optimizer == "none" and cloud.selection == "uniform"
-    own = config.client.algorithm in ("sgd", "function") and not config.client.mu
-    return plain and own and config.federation.flat
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
