@@ -1,5 +1,6 @@
 """The figure of forecasts: each finished run of the tables against its forecast."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ __all__ = ["BAND", "draw_against_measured"]
 
 BAND = 0.25
 """Width of the shaded band around equality."""
+APART = 0.6
+"""Distance of two marks with a name, in logarithms."""
 _PANELS = {"communications": "Communications", "virtual_s": "Virtual time (s)"}
-# Paul Tol's "bright" scheme, and two of "vibrant".
+# Paul Tol's "bright" scheme, and two colours that differ from all of it.
 _LOOKS = (
     ("#4477AA", "o"),
     ("#228833", "s"),
@@ -27,7 +30,7 @@ _LOOKS = (
     ("#CCBB44", "p"),
     ("#222222", "P"),
     ("#AA3377", "D"),
-    ("#BBBBBB", "X"),
+    ("#774411", "X"),
     ("#EE7733", "d"),
 )
 
@@ -81,11 +84,20 @@ def _panel(axes: Axes, rows: Sequence[Row], name: str, looks: Mapping[str, tuple
 
 
 def _far_off(rows: Sequence[Row], name: str) -> list[Row]:
-    """Return the three rows farthest from equality, if outside the band."""
-    sizes = [
-        (abs(row[f"forecast_{name}"] / row[f"measured_{name}"] - 1), place) for place, row in enumerate(rows)
-    ]
-    return [rows[place] for size, place in sorted(sizes, reverse=True)[:3] if size > BAND]
+    """Return the three rows farthest from equality, if outside the band and apart from each other."""
+
+    def off(row: Row) -> float:
+        return abs(float(row[f"forecast_{name}"] / row[f"measured_{name}"]) - 1)
+
+    found: list[Row] = []
+    for row in sorted((row for row in rows if off(row) > BAND), key=off, reverse=True):
+        near = (
+            max(abs(math.log(row[side] / other[side])) for side in (f"forecast_{name}", f"measured_{name}"))
+            for other in found
+        )
+        if all(distance > APART for distance in near):
+            found.append(row)
+    return found[:3]
 
 
 def _logarithmic(axes: Axes) -> None:
