@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.config import Config
+from hiflash.core.metrics import ACCURACY
 from hiflash.store.run_directory import is_finished
 from hiflash.study.forecast.constants import rounds_of
 from hiflash.study.saved import read_result
@@ -40,7 +41,8 @@ def _constant(data: str, partition: str, by_seed: dict[int, Path]) -> dict[str, 
     config = Config.load(next(iter(by_seed.values())) / "config.toml")
     results = [read_result(path) for path in by_seed.values()]
     found = {
-        target: [rounds_of(result, float(target)) for result in results] for target in results[0].targets
+        target: [rounds_of(result, float(target), ACCURACY) for result in results]
+        for target in results[0].targets
     }
     stop = config.stop
     return {

@@ -17,6 +17,7 @@ from statistics import fmean, median
 from typing import Any
 
 from benchmarks.committed_tables import RESULTS, Measured, agent_tables, method_tables
+from benchmarks.forecast_paper import committed_items, forecast_item
 from hiflash.report.forecast_figures import draw_against_measured
 from hiflash.report.forecast_tables import markdown_tables
 from hiflash.study.forecast import forecast
@@ -31,6 +32,7 @@ __all__ = [
     "forecast_100k_s",
     "forecast_error",
     "forecast_methods",
+    "forecast_paper",
     "forecast_policies",
     "main",
     "rank",
@@ -45,6 +47,10 @@ POLICIES = RESULTS / "agent_mnist" / "table.md"
 MEASURES = ("communications", "virtual_s")
 PARTICIPANTS = 10
 """Clients in a round of FedAvg, so communications per round."""
+
+PAPER = "paper: "
+FEWEST = 3
+"""Rows in a rank correlation, at least."""
 
 LARGE = ("fedavg", "hierfavg", "hifl", "hiflash")
 
@@ -110,6 +116,21 @@ def forecast_policies(page: Path, rounds: float, kind: str, *, by_class: bool = 
     return rows
 
 
+def forecast_paper() -> list[Row]:
+    """Return every committed row of the paper's items but FedAvg's, measured and forecast.
+
+    Those with momentum in the cloud are a group of their own: it is known that a number says less of them.
+    """
+    rows, items = [], committed_items()
+    for item in items:
+        for measured, told, partition in forecast_item(item, items):
+            row = beside(f"{PAPER}{item.name}", measured, told, partition)
+            if row["regime"] == "momentum":
+                row |= {"group": f"{PAPER}momentum in the cloud", "part": f"{item.name}, {partition}"}
+            rows.append(row)
+    return rows
+
+
 def beside(group: str, measured: Measured, told: Row, part: str = "") -> Row:
     """Return a row of a table with its forecast."""
     return {
@@ -136,7 +157,10 @@ def errors(rows: Iterable[Row], names: Sequence[str] = MEASURES) -> list[float]:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return median and worst size of the errors, and the smallest rank correlation of a table's measure."""
+    """Return median and worst size of the errors, and the smallest rank correlation of a table's measure.
+
+    The last is None if no table has enough rows.
+    """
     sizes = [abs(error) for error in errors(rows)]
     parts: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -147,8 +171,21 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "median": median(sizes),
         "worst": max(sizes),
         "bias": median(errors(rows)),
-        "rank": min(rank(part, name) for part in parts.values() for name in MEASURES),
+        "rank": min(
+            (rank(part, name) for part in parts.values() if len(part) >= FEWEST for name in MEASURES),
+            default=None,
+        ),
     }
+
+
+def by_regime(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Return the errors of each kind of run; rows that are the same run in several tables count once."""
+    numbers = [f"{side}_{name}" for side in ("measured", "forecast") for name in MEASURES]
+    distinct = {tuple(row[number] for number in numbers): row for row in reversed(rows)}
+    found: dict[str, list[Row]] = {}
+    for row in distinct.values():
+        found.setdefault(row["regime"], []).append(row)
+    return {regime: summary(each) for regime, each in sorted(found.items())}
 
 
 def rank(rows: Sequence[Row], name: str) -> float:
@@ -166,30 +203,30 @@ def main() -> None:
     out: Path = parser.parse_args().out
     fedavg = next(row for row in method_tables(METHODS[0])["noniid2"] if row.label == "fedavg")
     rows = forecast_methods(*METHODS)
-    edges = forecast_methods(*EDGES, words="five classes per edge")
-    epochs = forecast_methods(*EPOCHS, words="30 local steps")
-    more = forecast_methods(*MORE, words="beyond the table")
-    regimes = {
-        "alike": summary(rows),
-        "edge-noniid": summary(edges),
-        "momentum": summary([row for row in more if row["regime"] == "momentum"]),
-        "many-steps": summary(epochs),
-    }
     rows += [
         row for kind in ("aware", "noniid") for row in forecast_policies(POLICIES, _rounds(fedavg), kind)
     ]
-    rows += [*edges, *more, *epochs]
+    rows += forecast_methods(*EDGES, words="five classes per edge")
+    rows += forecast_methods(*MORE, words="beyond the table")
+    rows += forecast_methods(*EPOCHS, words="30 local steps")
+    rows += sorted(forecast_paper(), key=lambda row: row["regime"] == "momentum")
     groups = list(dict.fromkeys(row["group"] for row in rows))
     told = {group: summary([row for row in rows if row["group"] == group]) for group in groups}
     one = summary(forecast_policies(POLICIES, _rounds(fedavg), "noniid", by_class=False))
     told["thresholds, Edge-NonIID, with one number for all classes"] = one
     command = "python -m benchmarks.forecast_error"
-    FILE.write_text(json.dumps({"command": command, "regimes": regimes}, indent=1) + "\n")
+    FILE.write_text(json.dumps({"command": command, "regimes": by_regime(rows)}, indent=1) + "\n")
     out.mkdir(parents=True, exist_ok=True)
     (out / "rows.json").write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
     (out / "table.md").write_text(_page(command, rows, told))
-    draw_against_measured(rows, out / "against-measured")
+    draw_against_measured([{**row, "group": _shown(row["group"])} for row in rows], out / "against-measured")
     print(json.dumps({**told, "mean_js": _mean_js(rows)}, indent=1))
+
+
+def _shown(group: str) -> str:
+    """Return the group of a row in the figure, where the paper's items are one."""
+    items = group.startswith(PAPER) and "momentum" not in group
+    return "the paper's items" if items else group
 
 
 def _rounds(fedavg: Measured) -> float:
@@ -201,8 +238,8 @@ def _rounds(fedavg: Measured) -> float:
 def _page(command: str, rows: Sequence[Row], told: Mapping[str, Mapping[str, Any]]) -> str:
     head = (
         "# Forecasts beside finished runs\n\n"
-        f"`{command}` writes this page: every row of the committed tables, forecast from one constant per\n"
-        "task. "
+        f"`{command}` writes this page: every row of the committed tables and of the paper's items,\n"
+        "forecast from one constant per task. "
         "[The forecast](../../forecast.md) explains it. Errors are of communications and virtual seconds.\n\n"
     )
     known = [row for row in rows if row["closed_form"] and row["reached"] == row["seeds"]]

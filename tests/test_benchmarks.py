@@ -6,19 +6,22 @@ import json
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.committed_tables import RESULTS, method_table, method_tables, number, tables
+from benchmarks.committed_tables import RESULTS, Measured, method_table, method_tables, number, tables
 from benchmarks.environment import environment_steps_s
-from benchmarks.forecast_error import errors, summary
+from benchmarks.forecast_error import by_regime, errors, summary
+from benchmarks.forecast_paper import Committed, committed_items, forecast_item
 from benchmarks.peers import ratio_with_startup
 from benchmarks.secure_sums import secagg_sum_large_s
 from benchmarks.surrogate_forecast import beside, forecast
 
 import hiflash
 from hiflash.errors import RunError
+from hiflash.study.compare import comparison_cells
 from hiflash.study.policies import plan
 from hiflash.study.run_cells import run_cells
 
@@ -147,11 +150,57 @@ def test_errors_of_forecasts_are_relative_and_leave_out_what_missed_the_target()
         both |= {"measured_virtual_s": measured, "forecast_virtual_s": 2 * measured}
         return {"group": "g", "part": "", "label": label, "seeds": 3, "reached": reached, **both}
 
-    rows = [row("a", 100, 90), row("b", 200, 220), row("c", 300, 900, reached=2)]
-    assert errors(rows) == pytest.approx([-0.1, 1.0, 0.1, 1.0])
+    rows = [row("a", 100, 90), row("b", 200, 220), row("c", 300, 900, reached=2), row("d", 400, 400)]
+    assert errors(rows) == pytest.approx([-0.1, 1.0, 0.1, 1.0, 0.0, 1.0])
     told = summary(rows)
-    assert (told["rows"], told["worst"], told["rank"]) == (2, 1.0, pytest.approx(1.0))
+    assert (told["rows"], told["worst"], told["rank"]) == (3, 1.0, pytest.approx(1.0))
     assert told["median"] == pytest.approx(0.55)  # between 0.1 and 1
+    assert summary(rows[:2])["rank"] is None  # two rows say nothing of an order
+
+
+def test_a_run_that_stands_in_several_tables_counts_once_for_its_kind() -> None:
+    def row(group: str, regime: str, told: float) -> dict[str, Any]:
+        both = {f"measured_{name}": 100.0 for name in ("communications", "virtual_s")}
+        both |= {f"forecast_{name}": told for name in ("communications", "virtual_s")}
+        return {"group": group, "part": "", "regime": regime, "seeds": 3, "reached": 3, **both}
+
+    rows = [row("a", "alike", 110), row("b", "alike", 110), row("b", "alike", 140), row("b", "momentum", 60)]
+    told = by_regime(rows)
+    assert list(told) == ["alike", "momentum"]
+    assert (told["alike"]["rows"], told["alike"]["median"]) == (2, pytest.approx(0.25))
+    assert told["momentum"]["worst"] == pytest.approx(0.4)
+    assert told["momentum"]["rank"] is None  # of one row
+
+
+def test_committed_items_of_the_paper_have_a_cell_for_every_row_and_seed() -> None:
+    items = {item.name: item for item in committed_items()}
+    assert {"thresholds", "edge-iid", "mixing-grid", "partitions-mnist", "agent-cost"} <= set(items)
+    assert not {"latency", "js-lambda", "models", "bounds"} & set(items)  # nothing is trained there
+    for item in items.values():
+        found = Counter((cell.config.data.partition, cell.tags["label"]) for cell in item.cells)
+        pooled = [key for key, row in item.measured.items() if row.label.startswith("centralized")]
+        assert found == {key: row.seeds for key, row in item.measured.items() if key not in pooled}
+        assert all(cell.config.stop.target != "none" for cell in item.cells)
+    rounds = [constant.rounds for _, constant in items["partitions-mnist"].constants()]
+    assert rounds[0] == pytest.approx(251.96187)  # 2,519.6 communications, 10 a round
+
+
+def test_an_item_takes_its_constant_from_fedavg_of_the_same_task() -> None:
+    def item(name: str, *methods: str, **settings: Any) -> Committed:
+        cells = comparison_cells(methods=methods, seeds=1, settings=settings)
+        measured = {
+            (cell.config.data.partition, cell.tags["label"]): Measured(cell.tags["label"], 1, 1, 40.0, 2.0)
+            for cell in cells
+        }
+        return Committed(name, measured, cells)
+
+    other_task = item("other", "fedavg", **{"client.lr": 0.2})
+    items = [item("without", "hierfavg"), other_task, item("with", "fedavg", "hifl")]
+    (found,) = forecast_item(items[0], items)
+    measured, told, partition = found
+    assert (measured.label, partition, told["rounds"]) == ("hierfavg", "noniid2", 4)  # 40 / 10
+    assert told["communications"] == pytest.approx(4, rel=0.15)  # 2 rounds of 2 edges, 2 each
+    assert [row.label for row, *_ in forecast_item(items[2], items)] == ["hifl"]  # FedAvg is the constant
 
 
 @pytest.mark.real_data

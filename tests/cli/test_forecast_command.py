@@ -70,3 +70,36 @@ def test_bad_input_is_one_line_and_exit_code_2(
 ) -> None:
     assert main([*PLAIN, *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "runs").write_text("a file, no folder")
+    monkeypatch.setattr("hiflash.study.forecast.study.forecast_cells", lambda *_: pytest.fail("it worked"))
+    words = [
+        *PLAIN,
+        "--methods",
+        "hierfavg",
+        "--rounds",
+        "3",
+        "--name",
+        "x",
+        "--runs",
+        str(tmp_path / "runs"),
+    ]
+    assert main(words) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_variants_to_other_targets_stand_in_tables_of_their_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    low, high = "low=hierfavg stop.target=0.7", "high=hierfavg stop.target=0.9"
+    assert main(["forecast", "--seeds", "1", "--variant", low, "--variant", high]) == 0
+    out = capsys.readouterr().out
+    assert "forecast to 70% accuracy" in out
+    assert "forecast to 90% accuracy" in out
+    assert "noniid2/low: S = 70 rounds" in out
+    assert "noniid2/high: S = 241" in out

@@ -17,7 +17,8 @@ ERROR = {"regime": "alike", "median": 0.06, "worst": 0.16, "rows": 24}
 def row(label: str, comms: float, **more: Any) -> dict[str, Any]:
     costs = dict.fromkeys(("client_steps", "virtual_s", "wan_bytes", "total_cost"), 10.0)
     numbers = {"communications": comms, **costs}
-    told = {"label": label, "data": "mnist", "partition": "noniid2", "target": 0.9, "seeds": 2, "reached": 2,
+    told = {"label": label, "data": "mnist", "partition": "noniid2", "target": 0.9, "metric": "accuracy",
+            "metric_better": "higher", "metric_unit": "share", "seeds": 2, "reached": 2,
             "staleness": 1.5, "expected_error": ERROR, "over_budget": [], "notes": [], **numbers}  # fmt: skip
     return {**told, **{f"{name}_std": 1.0 for name in numbers}, **more}
 
@@ -41,7 +42,7 @@ def test_a_table_has_the_means_and_the_expected_error() -> None:
 
 def test_remarks_tell_budgets_notes_and_what_is_left_out() -> None:
     told = {
-        "constants": {"noniid2": {"rounds": 252.33, "origin": "given"}},
+        "constants": {name: {"rounds": 252.33, "origin": "given"} for name in ("noniid2/a", "noniid2/b")},
         "rows": [
             row("hifl", 800, over_budget=["client_steps"]),
             row("fedat", 9, notes=["some note"], reached=1),
@@ -50,7 +51,7 @@ def test_remarks_tell_budgets_notes_and_what_is_left_out() -> None:
         "left_out": {"fedadam": "why"},
     }
     assert forecast_remarks(told) == [
-        "noniid2: S = 252.3 rounds of FedAvg to the target (given)",
+        "noniid2/a, noniid2/b: S = 252.3 rounds of FedAvg to the target (given)",
         "expected error: 6% as often as not, 16% at worst, over 24 results of few local steps",
         "HiFL: more than stop.client_steps allows; a run would end before its target",
         "FedAT, TiFL: some note",

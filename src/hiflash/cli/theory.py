@@ -106,7 +106,7 @@ def _calculate(options: argparse.Namespace) -> int:
         "--updates": options.updates,
     }
     for name, given in others.items():
-        if given:
+        if given not in (None, {}):
             raise ConfigError(f"--calculate runs nothing, and {name} would do nothing; leave one of them out")
     numbers = theory_bounds(**parse_numbers(options.calculate))
     if options.json:

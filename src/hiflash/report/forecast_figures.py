@@ -1,5 +1,6 @@
 """The figure of forecasts: each finished run of the tables against its forecast."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ __all__ = ["BAND", "draw_against_measured"]
 
 BAND = 0.25
 """Width of the shaded band around equality."""
+APART = 0.6
+"""Distance of two marks with a name, in logarithms."""
 _PANELS = {"communications": "Communications", "virtual_s": "Virtual time (s)"}
-# Paul Tol's "bright" scheme.
+# Paul Tol's "bright" scheme, and two colours that differ from all of it.
 _LOOKS = (
     ("#4477AA", "o"),
     ("#228833", "s"),
@@ -27,6 +30,8 @@ _LOOKS = (
     ("#CCBB44", "p"),
     ("#222222", "P"),
     ("#AA3377", "D"),
+    ("#774411", "X"),
+    ("#EE7733", "d"),
 )
 
 Row = Mapping[str, Any]
@@ -36,7 +41,7 @@ def draw_against_measured(rows: Sequence[Row], stem: Path) -> list[Path]:
     """Save a panel per measure, measured across and forecast up, as PNG and PDF; return the paths."""
     groups = list(dict.fromkeys(row["group"] for row in rows))
     looks = {group: _LOOKS[place % len(_LOOKS)] for place, group in enumerate(groups)}
-    figure = new_figure(10.5, 5.6, "To 90 % on MNIST: forecast against measured, one constant per task")
+    figure = new_figure(10.5, 5.6, "To the target: forecast against measured, one constant per task")
     for axes, (name, words) in zip(figure.subplots(1, 2), _PANELS.items(), strict=True):
         _panel(axes, [row for row in rows if row[f"measured_{name}"] is not None], name, looks)
         style(axes, f"{words}, measured (mean of the seeds)", f"{words}, forecast")
@@ -79,11 +84,20 @@ def _panel(axes: Axes, rows: Sequence[Row], name: str, looks: Mapping[str, tuple
 
 
 def _far_off(rows: Sequence[Row], name: str) -> list[Row]:
-    """Return the three rows farthest from equality, if outside the band."""
-    sizes = [
-        (abs(row[f"forecast_{name}"] / row[f"measured_{name}"] - 1), place) for place, row in enumerate(rows)
-    ]
-    return [rows[place] for size, place in sorted(sizes, reverse=True)[:3] if size > BAND]
+    """Return the three rows farthest from equality, if outside the band and apart from each other."""
+
+    def off(row: Row) -> float:
+        return abs(float(row[f"forecast_{name}"] / row[f"measured_{name}"]) - 1)
+
+    found: list[Row] = []
+    for row in sorted((row for row in rows if off(row) > BAND), key=off, reverse=True):
+        near = (
+            max(abs(math.log(row[side] / other[side])) for side in (f"forecast_{name}", f"measured_{name}"))
+            for other in found
+        )
+        if all(distance > APART for distance in near):
+            found.append(row)
+    return found[:3]
 
 
 def _logarithmic(axes: Axes) -> None:

@@ -9,7 +9,8 @@ from rich.text import Text
 from hiflash.report.grid import Grid
 from hiflash.report.measures import COSTS, MEASURES
 from hiflash.report.methods import label
-from hiflash.report.units import UNKNOWN, count, goal, spread
+from hiflash.report.outcome import aim, metric_of
+from hiflash.report.units import UNKNOWN, count, spread
 
 __all__ = ["forecast_remarks", "forecast_tables", "markdown_tables"]
 
@@ -24,22 +25,20 @@ Row = Mapping[str, Any]
 
 
 def forecast_tables(rows: Sequence[Row], width: int) -> list[Table]:
-    """Return a table per partition with what every method will need, the least of each column in bold."""
-    tables: list[Table] = []
-    parts: dict[str, list[Row]] = {}
+    """Return a table per data, partition and target with every method, the least of each column in bold."""
+    parts: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        parts.setdefault(row["partition"], []).append(row)
-    for part, group in parts.items():
-        tables += _grid(group, part).tables(width)
-    return tables
+        parts.setdefault((row["data"], row["partition"], row["target"], row["metric"]), []).append(row)
+    return [table for group in parts.values() for table in _grid(group).tables(width)]
 
 
 def forecast_remarks(told: Mapping[str, Any]) -> list[str]:
     """Return what belongs under the tables: constants, expected errors, budgets, notes, what is left out."""
-    lines = [
-        f"{part}: S = {constant['rounds']:.4g} rounds of FedAvg to the target ({constant['origin']})"
-        for part, constant in told["constants"].items()
-    ]
+    constants: dict[str, list[str]] = {}
+    for name, constant in told["constants"].items():
+        text = f"S = {constant['rounds']:.4g} rounds of FedAvg to the target ({constant['origin']})"
+        constants.setdefault(text, []).append(name)
+    lines = [f"{', '.join(names)}: {text}" for text, names in constants.items()]
     lines += dict.fromkeys(_error(row["expected_error"]) for row in told["rows"])
     said: dict[str, list[str]] = {}
     for row in told["rows"]:
@@ -55,7 +54,8 @@ def markdown_tables(rows: Sequence[Row], told: Mapping[str, Row]) -> str:
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
     for group, found in told.items():
         sizes = f"{found['median']:.1%} | {found['worst']:.1%} | {found['bias']:+.1%}"
-        lines.append(f"| {group} | {found['rows']} | {sizes} | {found['rank']:.3f} |")
+        rank = UNKNOWN if found["rank"] is None else f"{found['rank']:.3f}"
+        lines.append(f"| {group} | {found['rows']} | {sizes} | {rank} |")
     for group in dict.fromkeys(row["group"] for row in rows):
         lines += [
             "",
@@ -68,7 +68,7 @@ def markdown_tables(rows: Sequence[Row], told: Mapping[str, Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _grid(rows: Sequence[Row], part: str) -> Grid:
+def _grid(rows: Sequence[Row]) -> Grid:
     first = rows[0]
     columns = []
     for name in COSTS:
@@ -82,10 +82,10 @@ def _grid(rows: Sequence[Row], part: str) -> Grid:
         )
     columns.append(("staleness", [Text(count(row["staleness"])) for row in rows]))
     columns.append(("expected\nerror", [Text(_expected(row)) for row in rows]))
-    target = "the target" if first["target"] == "none" else f"{goal(first['target'])} accuracy"
+    target = "the target" if first["target"] == "none" else aim(first["target"], metric_of(first))
     several = ", mean over seeds" if first["seeds"] > 1 else ""
     return Grid(
-        f"{first['data']}, {part}: forecast to {target}{several}",
+        f"{first['data']}, {first['partition']}: forecast to {target}{several}",
         "method",
         [Text(label(row["label"])) for row in rows],
         columns,

@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from hiflash.config import Config
 from hiflash.config.settings import flatten
+from hiflash.core.metrics import Metric, find_metric
 from hiflash.data.federation import remember
 from hiflash.errors import ConfigError
 from hiflash.methods.kinds import THRESHOLDS
+from hiflash.methods.tasks import TASKS
 
 __all__ = [
     "MOST_CELLS",
@@ -24,6 +26,7 @@ __all__ = [
     "saved",
     "seed_numbers",
     "split_own",
+    "target_metric",
 ]
 
 MOST_CELLS = 100_000
@@ -63,6 +66,12 @@ def listed(kind: str, names: Sequence[Any] | str) -> list[Any]:
         if name in names[:place]:
             raise ConfigError(f"{kind} has {name} twice; list it once")
     return list(names)
+
+
+def target_metric(config: Config) -> Metric:
+    """Return the metric of the target and of the tables, before any data are read."""
+    task = "classification" if config.data.task == "auto" else config.data.task
+    return find_metric(config.stop.metric, TASKS[task].build(config).measured, task)
 
 
 def seed_numbers(seeds: int | Sequence[int]) -> list[int]:

@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config import Config
 from hiflash.config.settings import flatten, given_settings, read_plan
-from hiflash.core.metrics import find_metric
 from hiflash.data.partition import parse_name
 from hiflash.errors import ConfigError
-from hiflash.methods.tasks import TASKS
 from hiflash.sim.result import Result
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, check_count, listed, make_cells, saved, seed_numbers, split_own
+from hiflash.study.cells import (
+    Cell,
+    check_count,
+    listed,
+    make_cells,
+    saved,
+    seed_numbers,
+    split_own,
+    target_metric,
+)
 from hiflash.study.observers import Observers
 from hiflash.study.run_cells import run_cells
 
@@ -156,8 +163,7 @@ def sweep_cells(
 def chosen_metric(config: str | Path | None, by: str | None, cells: Sequence[Cell]) -> str:
     """Return the sort key of a sweep; the default without a target is the best of the task's metric."""
     by, first = by or read_plan(config, "sweep", ("grid", "seeds", "by")).get("by"), cells[0].config
-    task = "classification" if first.data.task == "auto" else first.data.task
-    metric = find_metric(first.stop.metric, TASKS[task].build(first).measured, task).name
+    metric = target_metric(first).name
     known = tuple(dict.fromkeys((*COSTS, metric, f"best_{metric}", "loss")))
     if by is None:
         return f"best_{metric}" if first.stop.target == "none" else "communications"

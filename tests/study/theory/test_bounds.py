@@ -14,6 +14,7 @@ from hiflash.study.theory.bounds import (
     convex_drift_bound,
     delayed_bound,
     drift_bound,
+    drift_bounds,
     strongly_convex_bound,
     weakly_convex_bound,
 )
@@ -34,6 +35,18 @@ SCHEDULE = Schedule(eta=0.25, c=2, H_min=1, H_max=2)
 )
 def test_g_of_lemma_2(x: int, g: float) -> None:
     assert drift_bound(x, eta=0.25, beta=2.0, delta=4.0) == pytest.approx(g, abs=1e-15)
+
+
+def test_all_g_at_once_are_those_one_by_one() -> None:
+    assert drift_bounds(3, eta=0.25, beta=2.0, delta=4.0) == pytest.approx([0.0, 0.0, 0.5, 1.75], abs=1e-15)
+    many = drift_bounds(100_000, eta=1e-4, beta=2.0, delta=4.0)  # each by its own sum would take minutes
+    assert many[-1] == pytest.approx(drift_bound(100_000, eta=1e-4, beta=2.0, delta=4.0))
+    assert len(many) == 100_001
+
+
+def test_a_g_beyond_the_range_of_numbers_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"1\.5\^2000, which is beyond 1e290; use fewer local steps"):
+        drift_bound(2000, eta=0.25, beta=2.0, delta=4.0)
 
 
 def test_g_does_not_lose_its_digits_where_the_printed_formula_does() -> None:

@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 
 from hiflash.config import Config
-from hiflash.core.metrics import LOSS, Metric
+from hiflash.core.metrics import Metric
 from hiflash.core.mixing import Interpolate
 from hiflash.messages import Weights
 from hiflash.methods.registry import make
 from hiflash.sim.build import Materials, simulator
 from hiflash.sim.federation import Federation
 from hiflash.sim.machines import StartModel
-from hiflash.sim.record import Goals
 from hiflash.sim.resources import local_steps
-from hiflash.sim.session import Session
 from hiflash.sim.simulator import Simulator
+from hiflash.sim.targets import FIGURES, interpolated
 from hiflash.study.forecast.closed_form import expected_communications
 from hiflash.study.forecast.numbers import ClassNumbers
 from hiflash.study.forecast.outline import Outline
@@ -26,7 +25,6 @@ from hiflash.study.forecast.outline import Outline
 __all__ = ["forecast_cell"]
 
 PROGRESS = Metric("progress", "higher")
-COSTS = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost")
 MOST = 1000
 """Communications per round of FedAvg, at least: a method that needs more is given up."""
 
@@ -44,14 +42,10 @@ def forecast_cell(outline: Outline, rounds: float, *, by_class: bool = True) -> 
     recall = None if numbers.labels is None else numbers.recall
     start = StartModel(numbers.initial, federation.start.spec, federation.start.trained)
     engine = simulator(config, federation.population, start, Materials(stand_in=train, recall=recall))
-    session = _Unbounded(engine, numbers, config)
-    session.run()
-    reached = session.targets["1.0"]
-    used = session.evaluations[-1] if reached is None else reached
+    reached, costs = _to_the_target(engine, numbers, config)
     figures = engine.figures()
-    costs = {name: used[name] for name in COSTS}
     told = {
-        "reached": reached is not None,
+        "reached": reached,
         **costs,
         "staleness": figures["staleness"]["mean"],
         "accepted": sum(figures["applied_per_edge"]) / max(engine.ledger.communications, 1),
@@ -68,26 +62,29 @@ def forecast_cell(outline: Outline, rounds: float, *, by_class: bool = True) -> 
     }
 
 
-class _Unbounded(Session):
-    """Runs until the target, whatever the budgets; a method far beyond any other is given up."""
+def _to_the_target(engine: Simulator, numbers: ClassNumbers, config: Config) -> tuple[bool, dict[str, float]]:
+    """Run until the target, whatever the budgets, and return whether it was reached, and the costs.
 
-    def __init__(self, engine: Simulator, numbers: ClassNumbers, config: Config) -> None:
-        goals = Goals(config.evaluate.every, 1.0, metric=PROGRESS, metrics=(PROGRESS, LOSS))
-        super().__init__(engine, lambda weights: (numbers.progress(weights), math.nan), goals)
-        at_once = 2 * config.cloud.participants if config.cloud.schedule == "sync" else 0
-        self.most = max(MOST, at_once) * math.ceil(numbers.rounds)
-        self.ledger = engine.ledger
+    Like measured ones, costs are those where a line crosses the target, here between two updates of the
+    cloud: how often a run would be evaluated does not matter.
+    """
+    at_once = 2 * config.cloud.participants if config.cloud.schedule == "sync" else 0
+    most = max(MOST, at_once) * math.ceil(numbers.rounds)
+    engine.start()
+    before, version = _state(engine, numbers), engine.version
+    while engine.ledger.communications < most:
+        engine.step()
+        if engine.version == version:
+            continue
+        now, version = _state(engine, numbers), engine.version
+        if (costs := interpolated([before, now], PROGRESS, ["1"])["1"]) is not None:
+            return True, costs
+        before = now
+    return False, {name: float(engine.totals()[name]) for name in FIGURES}
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return nothing: a forecast is not resumed, and the state of 100,000 clients takes seconds."""
-        return {}
 
-    def over(self) -> str | None:
-        """Return the reason for the stop, None if the forecast goes on."""
-        if self.reached:
-            return "target reached"
-        given_up = self.ledger.communications >= self.most
-        return f"not within {self.most:,} communications" if given_up else None
+def _state(engine: Simulator, numbers: ClassNumbers) -> dict[str, Any]:
+    return {**engine.totals(), PROGRESS.name: numbers.progress(engine.weights)}
 
 
 def _closed_form(config: Config, rounds: float, engine: Simulator, told: dict[str, Any]) -> float | None:

@@ -14,14 +14,15 @@ from statistics import fmean
 from typing import Any
 
 from hiflash.config import Config
-from hiflash.core.metrics import Metric
+from hiflash.core.metrics import ACCURACY, Metric
 from hiflash.errors import ConfigError, RunError
 from hiflash.methods.registry import usual_model
 from hiflash.sim.result import Result
 from hiflash.store.run_directory import is_finished
+from hiflash.study.cells import target_metric
 from hiflash.study.saved import read_result
 
-__all__ = ["Constant", "find_constant", "rounds_of", "task_of"]
+__all__ = ["Constant", "find_constant", "is_fedavg", "rounds_of", "same_task", "task_of"]
 
 FILE = Path(__file__).with_name("constants.json")
 TASK = ("data.", "model.", "client.")
@@ -52,17 +53,16 @@ def find_constant(config: Config, rounds: float | None, measured: Sequence[Path]
         if task_of(known["config"]) != task_of(config):
             continue
         for target, found in known["targets"].items():
-            if config.stop.target == float(target) and config.stop.metric in ("auto", "accuracy"):
+            if config.stop.target == float(target) and target_metric(config) == ACCURACY:
                 seeds = ", ".join(map(str, known["seeds"]))
                 origin = f"FedAvg, mean of seeds {seeds}: {known['command']}"
                 return Constant(fmean(found), origin, tuple(found))
     raise ConfigError(_how_to_measure(config))
 
 
-def rounds_of(result: Result, target: float) -> float | None:
+def rounds_of(result: Result, target: float, metric: Metric) -> float | None:
     """Return the rounds that a synchronous run took to a target, None if it did not reach it."""
-    metric = Metric(result.metric, "lower" if result.metric_better == "lower" else "higher")
-    rows = (row for row in result.evaluations if metric.reached(row[metric.name], target))
+    rows = (row for row in result.evaluations if metric.reached(row.get(metric.name), target))
     return next((float(row["version"]) for row in rows), None)
 
 
@@ -80,30 +80,43 @@ def task_of(config: Config) -> dict[str, Any]:
     return {**task, "federation.clients": config.federation.clients}
 
 
+def same_task(one: Config, other: Config) -> bool:
+    """Return whether one constant serves two configurations: the same task to the same target."""
+    goals = [(config.stop.target, target_metric(config)) for config in (one, other)]
+    return goals[0] == goals[1] and task_of(one) == task_of(other)
+
+
+def is_fedavg(config: Config) -> bool:
+    """Return whether every round of a run moves the number by 1."""
+    cloud = config.cloud
+    plain = cloud.schedule == "sync" and cloud.optimizer == "none" and cloud.selection == "uniform"
+    own = config.client.algorithm in ("sgd", "function") and not config.client.mu
+    return plain and own and config.federation.flat
+
+
 def _from_runs(config: Config, folders: Sequence[Path]) -> Constant:
     if config.stop.target == "none":
         raise ConfigError("a constant from runs is about a target, and stop.target is none; set it")
-    runs, others = {}, []
+    runs, others, metric = {}, [], target_metric(config)
     for path in [run for folder in folders for run in _finished(folder)]:
         found = Config.load(path / "config.toml")
-        if not _is_fedavg(found):
+        if not is_fedavg(found):
             continue
         differing = _differences(task_of(found), task_of(config))
         if differing:
             others.append(f"{path} is another task: {differing}")
             continue
-        rounds = rounds_of(read_result(path), config.stop.target)
+        rounds = rounds_of(read_result(path), config.stop.target, metric)
         if rounds is None:
             raise RunError(
-                f"{path} did not reach {config.stop.target:g}, so it has no rounds to the target; use a "
-                "lower stop.target, or a run with a larger budget"
+                f"{path} did not reach {metric.name} {config.stop.target:g}, so it has no rounds to the "
+                "target; use an easier stop.target, or a run with a larger budget"
             )
         runs[path] = rounds
     if not runs:
         where = ", ".join(map(str, folders))
-        raise RunError(
-            others or [f"{where} has no finished run of FedAvg; make one with hiflash run --method fedavg"]
-        )
+        none = f"{where} has no finished run of FedAvg; make one with hiflash run --method fedavg"
+        raise RunError("\n".join([*others, "give a finished run of FedAvg on this task"]) if others else none)
     return Constant(fmean(runs.values()), "FedAvg: " + ", ".join(map(str, runs)), tuple(runs.values()))
 
 
@@ -116,14 +129,6 @@ def _finished(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and is_finished(path))
 
 
-def _is_fedavg(config: Config) -> bool:
-    """Return whether every round of a run moves the number by 1."""
-    cloud = config.cloud
-    plain = cloud.schedule == "sync" and cloud.optimizer == "none" and cloud.selection == "uniform"
-    own = config.client.algorithm in ("sgd", "function") and not config.client.mu
-    return plain and own and config.federation.flat
-
-
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     return "; ".join(f"{key} is {there.get(key)} there and {here.get(key)} here" for key in keys)
@@ -134,6 +139,8 @@ def _how_to_measure(config: Config) -> str:
     task = {key: value for key, value in task_of(config).items() if usual.get(key) != value}
     if config.stop.target != "none":
         task["stop.target"] = config.stop.target
+    if config.stop.metric != "auto":
+        task["stop.metric"] = config.stop.metric
     words = " ".join(f"--{key} {_word(value)}" for key, value in task.items())
     return (
         f"no constant is known for {config.data.name}, {config.data.partition}, target {config.stop.target}: "

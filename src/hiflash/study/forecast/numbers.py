@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,8 +50,8 @@ class ClassNumbers:
         numbers = weights[counted].astype(np.float64)
         if not (numbers > 0).all():
             return 0.0
-        mean = 1 / float((self.overall[counted] / numbers).sum())
-        return mean / self.rounds * (1 + ROUNDING)
+        share = 1 / float((self.overall[counted] / numbers).sum()) / self.rounds
+        return 1.0 if math.isclose(share, 1, rel_tol=ROUNDING) else share
 
     def recall(self, weights: Weights) -> tuple[float, ...]:
         """Return for every class a share that rises with its number: its error falls as one over it."""

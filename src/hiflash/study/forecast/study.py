@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config import Config
 from hiflash.config.settings import flatten
+from hiflash.data import Dataset
 from hiflash.errors import ConfigError
+from hiflash.store.files import check_writable
 from hiflash.study.arguments import check_arguments
-from hiflash.study.cells import Cell, saved, split_own
+from hiflash.study.cells import Cell, saved, split_own, target_metric
 from hiflash.study.compare import Variants, comparison_cells
 from hiflash.study.forecast.cell import forecast_cell
-from hiflash.study.forecast.constants import Constant, find_constant
+from hiflash.study.forecast.constants import Constant, find_constant, same_task
 from hiflash.study.forecast.expected import expected_error, regime_of
 from hiflash.study.forecast.outline import ForecastError, outline_cell
+from hiflash.study.forecast.scope import beyond_scope
 
 if TYPE_CHECKING:
     from hiflash.config.typed import Settings
@@ -26,6 +29,7 @@ __all__ = ["Forecast", "find_constants", "forecast", "forecast_cells"]
 
 DEFAULT_SEEDS = 3
 LARGE = 10_000
+DEALT = ("data.partition",)
 MEASURES = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_cost", "staleness")
 
 
@@ -33,7 +37,8 @@ MEASURES = ("communications", "client_steps", "virtual_s", "wan_bytes", "total_c
 class Forecast:
     """What methods will need, seed by seed; the constants behind it, and the methods that it leaves out.
 
-    `constants` are by partition, `left_out` has reasons by label. `files` are in its directory, if any.
+    `constants` are by partition, or by `partition/label` where labels of a partition are of several tasks.
+    `left_out` has reasons by label. `files` are in its directory, if any.
     """
 
     cells: list[Cell]
@@ -74,14 +79,18 @@ class Forecast:
     def _row(self, partition: str, label: str, places: Sequence[int]) -> dict[str, Any]:
         from hiflash.report.summary import statistics
 
-        config, runs = self.cells[places[0]].config, [self.numbers[place] for place in places]
+        cell, runs = self.cells[places[0]], [self.numbers[place] for place in places]
+        config, metric = cell.config, target_metric(cell.config)
         row: dict[str, Any] = {
             "label": label,
             "method": config.method,
             "data": config.data.name,
             "partition": partition,
             "target": config.stop.target,
-            "rounds": self.constants[partition].rounds,
+            "metric": metric.name,
+            "metric_better": metric.better,
+            "metric_unit": metric.unit,
+            "rounds": _constant_of(cell, self.constants).rounds,
             "seeds": len(runs),
             "reached": sum(run["reached"] for run in runs),
         }
@@ -156,6 +165,8 @@ def forecast(
     if seeds is None and max(cell.config.federation.clients for cell in cells) >= LARGE:
         cells = wanted(seeds=1)  # large federations are much alike
     constants = find_constants(cells, rounds, [Path(folder) for folder in folders])
+    if directory is not None:
+        check_writable(Path(directory))
     return saved(forecast_cells(cells, constants, own, progress), directory)
 
 
@@ -167,30 +178,29 @@ def forecast_cells(
     *,
     by_class: bool = True,
 ) -> Forecast:
-    """Return the forecast of every cell, with constants by partition; each has a tag `label`.
+    """Return the forecast of every cell, from the constants of `find_constants`; each has a tag `label`.
 
     Without `by_class` there is one number for all classes, to see what the others are worth.
     """
     kept: list[Cell] = []
     numbers: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
-    data = None
+    loaded: dict[str, Dataset | None] = {}
     for cell in cells:
         label = cell.tags["label"]
         if label in left_out:
             continue
         if progress is not None:
             progress(cell.name)
+        source = _source_of(cell.config)
         try:
-            outline = outline_cell(cell.config, own or {}, data)
+            outline = outline_cell(cell.config, own or {}, loaded.get(source))
         except ForecastError as error:
             left_out[label] = "; ".join(error.problems)
             continue
-        data = outline.federation.data  # loaded once
+        loaded[source] = outline.federation.data
         kept.append(cell)
-        numbers.append(
-            forecast_cell(outline, constants[cell.config.data.partition].rounds, by_class=by_class)
-        )
+        numbers.append(forecast_cell(outline, _constant_of(cell, constants).rounds, by_class=by_class))
     if not kept:
         raise ConfigError([f"{label} cannot be forecast: {reason}" for label, reason in left_out.items()])
     return Forecast(kept, numbers, dict(constants), left_out)
@@ -199,14 +209,48 @@ def forecast_cells(
 def find_constants(
     cells: Sequence[Cell], rounds: float | None = None, measured: Sequence[Path] = ()
 ) -> dict[str, Constant]:
-    """Return the constant of every partition. All methods share a task, so any of them tells it."""
-    tasks: dict[str, Config] = {}
-    for cell in cells:
-        if cell.config.cloud.schedule != "centralized":
-            tasks.setdefault(cell.config.data.partition, cell.config)
+    """Return the constant of every partition, or of `partition/label` where labels are of several tasks."""
+    tasks = _tasks(cells)
     if rounds is not None and len(tasks) > 1:
         raise ConfigError(
-            f"one number of rounds for {', '.join(tasks)}: every partition is a task with a constant of its "
-            "own; forecast them one by one, or measure the constants"
+            f"one number of rounds for {', '.join(tasks)}: these are several tasks, each with a constant of "
+            "its own; forecast them one by one, or measure the constants"
         )
-    return {name: find_constant(config, rounds, measured) for name, config in tasks.items()}
+    found, problems = {}, []
+    for name, config in tasks.items():
+        try:
+            found[name] = find_constant(config, rounds, measured)
+        except ConfigError as error:
+            problems += [f"{name}: {problem}" if "/" in name else problem for problem in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _tasks(cells: Sequence[Cell]) -> dict[str, Config]:
+    """Return a configuration of every task, under the name of its constant."""
+    labels: dict[str, dict[str, Config]] = {}
+    for cell in cells:
+        if not beyond_scope(cell.config):  # what is left out needs no constant
+            own = labels.setdefault(cell.config.data.partition, {})
+            own.setdefault(cell.tags["label"], cell.config)
+    tasks: dict[str, Config] = {}
+    for partition, configs in labels.items():
+        first, *others = configs.values()
+        if all(same_task(first, other) for other in others):
+            tasks[partition] = first
+        else:
+            tasks |= {f"{partition}/{label}": config for label, config in configs.items()}
+    return tasks
+
+
+def _constant_of(cell: Cell, constants: Mapping[str, Constant]) -> Constant:
+    partition = cell.config.data.partition
+    own = constants.get(f"{partition}/{cell.tags['label']}")
+    return constants[partition] if own is None else own
+
+
+def _source_of(config: Config) -> str:
+    """Return what tells the samples of a configuration from those of others; they are dealt afterwards."""
+    settings = config.settings().items()
+    return repr([(key, value) for key, value in settings if key.startswith("data.") and key not in DEALT])

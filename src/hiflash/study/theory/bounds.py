@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 
 from hiflash.errors import ConfigError
 
@@ -20,9 +21,13 @@ __all__ = [
     "convex_drift_bound",
     "delayed_bound",
     "drift_bound",
+    "drift_bounds",
     "strongly_convex_bound",
     "weakly_convex_bound",
 ]
+
+
+LARGEST = math.log(1e290)  # the sum of a million such terms is a number too
 
 
 @dataclass(frozen=True)
@@ -142,8 +147,16 @@ def drift_bound(x: int, eta: float, beta: float, delta: float) -> float:
     >>> round(drift_bound(2, eta=0.5, beta=2.0, delta=3.0), 12)  # 3/2 (2^2 - 1) - 0.5 * 3 * 2
     1.5
     """
-    growth = math.log1p(eta * beta)
-    return eta * delta * math.fsum(math.expm1(step * growth) for step in range(x))
+    return eta * delta * math.fsum(_growth(x, eta, beta))
+
+
+def drift_bounds(last: int, eta: float, beta: float, delta: float) -> list[float]:
+    """Return g(0) to g(last) of Lemma 2, each by one more term.
+
+    >>> [round(g, 12) for g in drift_bounds(2, eta=0.5, beta=2.0, delta=3.0)]
+    [0.0, 0.0, 1.5]
+    """
+    return [eta * delta * total for total in accumulate(_growth(last, eta, beta), initial=0.0)]
 
 
 def convex_drift_bound(x: int, eta: float, beta: float, delta: float) -> float:
@@ -216,6 +229,17 @@ def delayed_bound(
     edge_part = constants.Delta / (2 * constants.mu)
     client_part = constants.rho * drift / round_progress
     return DelayedBound(first.C1 ** (1 / (1 + tau)), gap, edge_part + client_part, edge_part, client_part)
+
+
+def _growth(x: int, eta: float, beta: float) -> list[float]:
+    """Return `(eta beta + 1)^j - 1` for j < x, or raise if they leave the range of numbers."""
+    growth = math.log1p(eta * beta)
+    if x > 0 and (x - 1) * growth > LARGEST:
+        raise ConfigError(
+            f"g grows as (eta beta + 1)^c = {1 + eta * beta:.4g}^{x}, which is beyond 1e290; use fewer local "
+            "steps c or a smaller learning rate eta"
+        )
+    return [math.expm1(step * growth) for step in range(x)]
 
 
 def _one_minus_power(share: float, exponent: int) -> float:

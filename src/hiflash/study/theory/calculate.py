@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +13,7 @@ from hiflash.study.theory.bounds import (
     Schedule,
     WeakConstants,
     delayed_bound,
-    drift_bound,
+    drift_bounds,
     strongly_convex_bound,
     weakly_convex_bound,
 )
@@ -24,6 +25,7 @@ NEEDED = ("eta", "beta", "mu", "rho", "delta_max", "Delta", "V", "c", "H_min", "
 DEFAULTS = {"alpha": 0.7, "upsilon": 0.99, "tau": 0}
 WEAK = ("mu_weak", "mu_tilde", "beta_tilde", "rho_tilde", "delta_tilde", "Delta_tilde", "V_tilde")
 NAMES = (*NEEDED, *DEFAULTS, *WEAK)
+BEYOND = "beyond the range of numbers (1e-308 to 1e308); use constants nearer to 1"
 
 
 def parse_numbers(text: str) -> dict[str, float]:
@@ -52,7 +54,17 @@ def theory_bounds(**numbers: float) -> dict[str, Any]:
     beta + mu_tilde, and other `*_tilde` are as without tilde.
     """
     _check(numbers)
-    n = {**DEFAULTS, "mu_weak": 0.0, **numbers}
+    try:
+        told = _bounds({**DEFAULTS, "mu_weak": 0.0, **numbers})
+    except (OverflowError, ZeroDivisionError):
+        raise ConfigError(f"a term of the bounds is {BEYOND}") from None
+    wrong = [name for name, value in _values(told) if not math.isfinite(value)]
+    if wrong:
+        raise ConfigError(f"{', '.join(wrong)} would be {BEYOND}")
+    return told
+
+
+def _bounds(n: Mapping[str, float]) -> dict[str, Any]:
     schedule = Schedule(n["eta"], int(n["c"]), int(n["H_min"]), int(n["H_max"]))
     constants = Constants(n["beta"], n["mu"], n["rho"], n["delta_max"], n["Delta"], n["V"])
     weight, tau, updates = n["alpha"] * n["upsilon"] ** n["tau"], int(n["tau"]), int(n["T"])
@@ -77,8 +89,15 @@ def theory_bounds(**numbers: float) -> dict[str, Any]:
         name: {**asdict(bound), "U": bound.after(updates), "informative": bound.informative}
         for name, bound in bounds.items()
     }
-    g = [drift_bound(x, schedule.eta, constants.beta, constants.delta_max) for x in range(schedule.c + 1)]
-    return {"g": g, **told}
+    return {"g": drift_bounds(schedule.c, schedule.eta, constants.beta, constants.delta_max), **told}
+
+
+def _values(told: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield every number with its name, of g the last, which is the largest."""
+    yield "g", told["g"][-1]
+    for bound in ("theorem1", "delayed", "theorem2"):
+        for name, value in told.get(bound, {}).items():
+            yield f"{bound}.{name}", value
 
 
 def _check(numbers: Mapping[str, float]) -> None:

@@ -95,7 +95,11 @@ def theory_plan(
         raise ConfigError(problems)
     wanted = _taus(file.get("taus", TAUS) if taus is None else taus)
     count = file.get("updates", UPDATES) if updates is None else updates
-    names = listed("associations", associations or file.get("associations") or ASSOCIATIONS)
+    names = listed(
+        "associations", file.get("associations", ASSOCIATIONS) if associations is None else associations
+    )
+    if not names:
+        raise ConfigError(f"associations must name at least one, like {','.join(ASSOCIATIONS)}; got none")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_UPDATES:
         raise ConfigError(f"updates must be a whole number in 1..{MOST_UPDATES:,}, got {count!r}")
     if len(wanted) * len(names) > MOST_TRIALS:
