@@ -66,8 +66,8 @@ def pooled(cell: Cell) -> bool:
 
 
 def _aimed(cell: Cell, target: float) -> Cell:
-    """Return a cell that stops at the target, which is what a forecast is about, and looks at it often."""
-    return replace(cell, config=cell.config.with_settings({"stop.target": target, "evaluate.every": 10}))
+    """Return a cell that stops at the target, which is what a forecast is about."""
+    return replace(cell, config=cell.config.with_settings({"stop.target": target}))
 
 
 def _needs(runs: Runs, label: str, partition: str, target: float | None) -> dict[str, Any]:
