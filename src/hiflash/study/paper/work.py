@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from hiflash.study.cells import Cell, saved, seed_numbers
 from hiflash.study.compare import Comparison, comparison_cells
 from hiflash.study.paper.claims import Judgement, judge
 from hiflash.study.paper.figures import draw_more
-from hiflash.study.paper.items import Item, Plan, load_item
+from hiflash.study.paper.items import Item, Plan
 from hiflash.study.paper.other_rules import BOUNDS_WHY, best_check
 from hiflash.study.paper.rows import pooled, rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
@@ -23,16 +25,19 @@ from hiflash.study.paper.run_rules import point_label
 from hiflash.study.paper.runs import Runs
 from hiflash.study.sweep import Sweep, sweep_cells
 
-__all__ = ["Job", "Studied", "work"]
+__all__ = ["Job", "Studied", "run_digest", "work"]
 
 Seeds = int | Sequence[int]
+NOT_DECIDED = ("name", "digest", "wall_s", "made_by", "warnings")
+"""Numbers of a run that another machine, or another folder, may change."""
 
 
 @dataclass(frozen=True)
 class Studied:
-    """What came out: a verdict on every claim, the rows behind them, the files, the runs and their seconds.
+    """What came out: a verdict on every claim, the rows behind them, the files, and the runs that are kept.
 
-    The seconds are those of the runs, whenever they ran; None if there are no runs.
+    Seconds and makers are those of the runs or trainings, whenever they ran; seconds may be unknown. Without
+    runs everything was made just now.
     """
 
     verdicts: list[Judgement]
@@ -40,6 +45,7 @@ class Studied:
     files: list[Path]
     runs: list[dict[str, Any]] = field(default_factory=list)
     wall_s: float | None = None
+    made_by: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,6 @@ class Job:
     @property
     def seed_numbers(self) -> list[int]:
         """Return the seeds that were asked for, or those of the plan."""
-        if "seeds" not in self.plan.content and self.seeds is not None:
-            raise ConfigError(f"{self.item.name} has no seeds; leave them out")
         return seed_numbers(self.plan.get("seeds", 1) if self.seeds is None else self.seeds)
 
     def judged(self, results: Any) -> list[Judgement]:
@@ -103,18 +107,32 @@ def _compare(job: Job) -> Studied:
     return Studied(job.judged(runs), rows, files, *_made(cells, comparison.results))
 
 
-def _made(cells: Sequence[Cell], results: Sequence[Result]) -> tuple[list[dict[str, Any]], float]:
-    """Return the digest of every run, to tell whether one elsewhere is the same, and all their seconds."""
+def _made(cells: Sequence[Cell], results: Sequence[Result]) -> tuple[Any, ...]:
+    """Return the digest of every run, to tell whether one elsewhere is the same, their seconds and makers."""
     made = zip(cells, results, strict=True)
-    runs = [{"name": cell.name, "digest": result.digest} for cell, result in made]
-    return runs, sum(result.wall_s for result in results)
+    runs = [{"name": cell.name, "digest": run_digest(result)} for cell, result in made]
+    return runs, sum(result.wall_s for result in results), _makers(result.made_by for result in results)
+
+
+def run_digest(result: Result) -> str:
+    """Return the digest of a run's model, or of configuration and numbers where nothing was trained."""
+    if result.trainer != "none":
+        return result.digest
+    numbers = {name: value for name, value in result.to_dict().items() if name not in NOT_DECIDED}
+    return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()
+
+
+def _makers(of_runs: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return everything that made some of the runs, once; a run from before this was kept gives {}."""
+    found: list[dict[str, Any]] = []
+    for makers in of_runs:
+        found += [maker for maker in makers or [{}] if maker not in found]
+    return found
 
 
 def _source(job: Job) -> Job:
     """Return the job whose runs an item reads: its own, or that of another item at the same scale."""
-    if job.item.runs_of is None:
-        return job
-    other = load_item(job.item.runs_of)
+    other = job.item.runs_from
     return replace(job, item=other, plan=other.plan(job.plan.scale))
 
 
@@ -169,7 +187,15 @@ def _train(job: Job) -> Studied:
         for label, record in records.items()
         for check in record["checks"]
     ]
-    return Studied(job.judged(records), rows, files)
+    return Studied(job.judged(records), rows, files, *_trained(records))
+
+
+def _trained(records: Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
+    """Return the digest of every trained agent, the seconds of all, if all are known, and what made them."""
+    runs = [{"name": label, "digest": record["digest"]} for label, record in records.items()]
+    seconds = [record["wall_s"] for record in records.values()]
+    known = None if None in seconds else sum(seconds)
+    return runs, known, _makers(record["made_by"] for record in records.values())
 
 
 def _weight_figure(job: Job, records: Mapping[str, Mapping[str, Any]]) -> list[Path]:
@@ -194,7 +220,6 @@ def _models(job: Job) -> Studied:
 
     if job.changed:
         raise ConfigError(f"{job.item.name} takes no settings; leave out {next(iter(flatten(job.changed)))}")
-    _ = job.seed_numbers  # refuses seeds
     sizes = {}
     for name, (shape, classes) in job.plan["models"].items():
         model = build_model(MODELS[name], None, tuple(shape), classes)
@@ -210,7 +235,6 @@ def _theory(job: Job) -> Studied:
     from hiflash.study.theory.plan import theory_plan
     from hiflash.study.theory.study import check_theory
 
-    _ = job.seed_numbers  # refuses seeds
     plan = theory_plan(taus=job.plan["taus"], updates=job.plan["updates"], settings=job.settings)
     runs = len(plan.taus) * len(plan.configs)
     finished = 0
