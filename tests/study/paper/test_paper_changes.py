@@ -47,8 +47,9 @@ def test_seeds_and_settings_that_are_as_planned_are_no_change() -> None:
 
 def test_the_command_is_read_as_the_same_changes() -> None:
     changed = {
-        "data.name": "mnist5k", "workers": 1, "edge.edge_rounds": [1, 2], "client.lr": 0.05, "data.augment": True,
-        "cloud.agent": "it's mine.safetensors", "stop.target": "none", "wan.link": "true",
+        "data.name": "mnist5k", "workers": 1, "edge.edge_rounds": [1, 2], "client.lr": 0.05,
+        "data.augment": True, "cloud.agent": "it's mine.safetensors", "stop.target": "none",
+        "wan.link": "true",
     }  # fmt: skip
     words = shlex.split(command_of(load_item("thresholds"), "small", changed))
     assert words[:6] == ["hiflash", "paper", "run", "thresholds", "--scale", "small"]
@@ -74,7 +75,8 @@ def test_what_was_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     [
         (["js-lambda", "--seed", "7"], "js-lambda has seeds, not one seed (--seeds); leave out seed"),
         (["latency", "--seed", "7"], "leave out seed"),
-        (["js-lambda", "--federation.heterogeneity_weight", "3"], "leave out federation.heterogeneity_weight"),
+        (["js-lambda", "--federation.heterogeneity_weight", "3"],
+         "leave out federation.heterogeneity_weight"),
         (["js-lambda", "--federation.association", "random"], "leave out federation.association"),
         (["thresholds", "--cloud.threshold", "5"],
          "thresholds sets it itself for tau-0, tau-2, tau-8, tau-inf, ...; leave out cloud.threshold"),

@@ -28,7 +28,7 @@ SWEPT = {
 def changes(
     item: Item, scale: str, seeds: int | Sequence[int] | None, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings, and `seeds`, that are not as planned; raise for those that the item sets itself."""
+    """Return settings, and `seeds`, that are not as planned; raise for those that the item sets itself."""
     plan = item.runs_from.plan(scale)
     if seeds is not None and "seeds" not in plan.content:
         raise ConfigError(f"{item.name} has no seeds; leave them out")

@@ -32,8 +32,8 @@ __all__ = ["Reproduction", "paper_items", "reproduce", "reproduced"]
 class Reproduction:
     """An item of the paper: a verdict on every claim, and the rows and files behind them.
 
-    `wall_s` and `made_by` are the seconds and the versions of its runs or trainings, whenever they ran; `wall_s`
-    is None if a training is from before its seconds were kept.
+    `wall_s` and `made_by` are the seconds and the versions of its runs or trainings, whenever they ran;
+    `wall_s` is None if a training is from before its seconds were kept.
     """
 
     item: Item
