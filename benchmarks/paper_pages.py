@@ -8,51 +8,87 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hiflash.errors import ConfigError, HiFlashError
 from hiflash.report.paper_pages import as_written, item_page, overview
+from hiflash.store.files import write_atomic
 from hiflash.study.paper.items import NAMES, load_item
 
 START, END = "<!-- claims -->", "<!-- end of claims -->"
 
 
-def main() -> None:
-    """Write all pages."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write all pages; nothing is written if one of them cannot be."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("results", type=Path)
     parser.add_argument("--scale", default="full")
-    given = parser.parse_args()
-    pages = given.results / "paper"
-    pages.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
-        folder = given.runs / name / given.scale
-        if (folder / "paper.json").is_file():
-            write_item(name, folder, pages)
-    told = [
-        json.loads((pages / f"{name}.json").read_text())
-        for name in NAMES
-        if (pages / f"{name}.json").is_file()
-    ]
-    write_claims(told, given.results / "paper.md")
-    print(f"{len(told)} of {len(NAMES)} items in {given.results}/paper.md")
+    given = parser.parse_args(arguments)
+    try:
+        found = write_pages(given.runs, given.results, given.scale)
+    except HiFlashError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{found} of {len(NAMES)} items in {given.results}/paper.md")
+    return 0
 
 
-def write_item(name: str, folder: Path, pages: Path) -> None:
+def write_pages(runs: Path, results: Path, scale: str) -> int:
+    """Write the pages of all items that were run at a scale, and the table of all; return how many it has."""
+    pages = results / "paper"
+    split_page(results / "paper.md")
+    new = {name: read_item(runs / name / scale / "paper.json") for name in NAMES}
+    both = {name: new[name] or read_item(pages / f"{name}.json") for name in NAMES}
+    shown = [told for told in both.values() if told]
+    for name, told in new.items():
+        if told:
+            write_item(told, runs / name / scale, pages)
+    write_claims(shown, results / "paper.md")
+    return len(shown)
+
+
+def read_item(path: Path) -> dict[str, Any]:
+    """Return a finished item from its JSON, empty if there is none; refuse one that is not as it ships."""
+    if not path.is_file():
+        return {}
+    try:
+        told: dict[str, Any] = json.loads(path.read_text())
+        changed = told["changed"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{path} cannot be read ({error!r}); run the item again") from error
+    if changed:
+        raise ConfigError(
+            f"{path} is not of the item as it ships, it has {changed}; run it into another folder (--name)"
+        )
+    return told
+
+
+def write_item(told: dict[str, Any], folder: Path, pages: Path) -> None:
     """Write the page of an item with its figures, and its JSON."""
-    told: dict[str, Any] = json.loads((folder / "paper.json").read_text())
-    figures = [path for stem in load_item(name).figures for path in sorted(folder.rglob(f"{stem}.png"))]
-    names = ["-".join([name, *path.relative_to(folder).with_suffix("").parts]) + ".png" for path in figures]
+    name = str(told["item"])
+    figures = {}
+    for path in load_item(name).figures_in(folder, told["scale"]):
+        figures["-".join([name, *path.relative_to(folder).with_suffix("").parts]) + ".png"] = path
     for path in pages.glob(f"{name}-*.png"):  # of an item that had other figures
-        if path.name not in names and not any(path.name.startswith(f"{other}-") for other in _longer(name)):
+        if path.name not in figures and not any(path.name.startswith(f"{other}-") for other in _longer(name)):
             path.unlink()
-    for path, new in zip(figures, names, strict=True):
-        shutil.copyfile(path, pages / new)
-    page = item_page(told, names).replace("`paper.json`", f"[{name}.json]({name}.json)")
-    (pages / f"{name}.md").write_text(page)
-    (pages / f"{name}.json").write_text(json.dumps(told) + "\n")
+    for new, path in figures.items():
+        write_atomic(pages / new, path.read_bytes())
+    page = item_page(told, list(figures)).replace("`paper.json`", f"[{name}.json]({name}.json)")
+    write_atomic(pages / f"{name}.md", page)
+    write_atomic(pages / f"{name}.json", json.dumps(told) + "\n")
+
+
+def split_page(path: Path) -> tuple[str, str]:
+    """Return what stands before and after the table of claims; refuse a page without both marks."""
+    text = path.read_text() if path.is_file() else ""
+    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
+        raise ConfigError(f"{path} must have {START} and, after it, {END}, each once: the table goes between")
+    return text[: text.index(START)], text[text.index(END) + len(END) :]
 
 
 def _longer(name: str) -> list[str]:
@@ -62,15 +98,14 @@ def _longer(name: str) -> list[str]:
 
 def write_claims(items: list[dict[str, Any]], path: Path) -> None:
     """Put the table of all claims between the marks of the page."""
-    before, _, rest = path.read_text().partition(START)
-    _, _, after = rest.partition(END)
+    before, after = split_page(path)
     claims = [claim for told in items for claim in as_written(told) if claim["whose"] == "paper"]
     hold, differ = (sum(claim["holds"] is holds for claim in claims) for holds in (True, False))
     unknown = len(claims) - hold - differ
     words = f"{len(claims)} claims, as written: {hold} hold, {differ} do not, {unknown} cannot be told."
     table = "\n".join(overview(items, "paper/{item}.md"))
-    path.write_text(f"{before}{START}\n\n{words}\n\n{table}\n\n{END}{after}")
+    write_atomic(path, f"{before}{START}\n\n{words}\n\n{table}\n\n{END}{after}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,9 +11,11 @@ from hiflash.config import Config
 from hiflash.control.environment import StalenessEnv
 from hiflash.control.surrogate.file import save_surrogate
 from hiflash.control.surrogate.model import Surrogate
-from hiflash.control.train import Training, TrainingSettings
+from hiflash.control.train import STATE, Training, TrainingSettings
 from hiflash.errors import ConfigError, Paused, RunError
+from hiflash.report.training import training_table
 from hiflash.store.agent_file import load_agent
+from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.study import policies as evaluation
 from hiflash.study.calibrate import calibration_cells
 
@@ -24,6 +26,12 @@ SMALL = {"federation.clients": 20, "federation.edges": 4, "cloud.threshold_max":
 def training(folder, episodes=4, **settings):
     chosen = TrainingSettings(**{"episodes": episodes, "check_every": 2, "check_runs": 2, **settings})
     return Training(Config(**SMALL), QUICK, chosen, folder)
+
+
+def recorded(folder):
+    """Return the record of a training without the seconds that it took."""
+    record = json.loads((folder / "training.json").read_text())
+    return {key: value for key, value in record.items() if key != "wall_s"}
 
 
 def test_a_training_that_was_interrupted_gives_the_same_agent(tmp_path):
@@ -41,8 +49,8 @@ def test_a_training_that_was_interrupted_gives_the_same_agent(tmp_path):
     resumed = training(tmp_path / "b").run(again.append)
     assert [row["episode"] for row in again] == [3, 4]  # what was saved after the second is not repeated
     assert resumed.digest == straight.digest
-    record = json.loads((tmp_path / "a" / "training.json").read_text())
-    assert record == json.loads((tmp_path / "b" / "training.json").read_text())
+    record = recorded(tmp_path / "a")
+    assert record == recorded(tmp_path / "b")
     assert [check["policy"] for check in record["checks"]] == [
         "random", "fixed-0", "fixed-1", "fixed-2", "agent", "agent"
     ]  # fmt: skip
@@ -63,7 +71,7 @@ def test_the_checks_before_the_first_episode_can_be_interrupted_and_are_kept(tmp
     monkeypatch.setattr(Training, "_check", noted)
     assert training(tmp_path / "b", episodes=1).run().digest == straight.digest
     assert checked == ["fixed-0", "fixed-1", "fixed-2", "agent"]
-    assert (tmp_path / "a" / "training.json").read_bytes() == (tmp_path / "b" / "training.json").read_bytes()
+    assert recorded(tmp_path / "a") == recorded(tmp_path / "b")
 
 
 def test_a_finished_training_is_only_read(tmp_path):
@@ -71,6 +79,54 @@ def test_a_finished_training_is_only_read(tmp_path):
     rows = []
     assert training(tmp_path / "a").run(rows.append).digest == first.digest
     assert rows == []
+
+
+def test_the_seconds_and_the_versions_are_those_of_the_work_not_of_reading_it_back(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("hiflash.control.train.monotonic", lambda: now[0])
+    monkeypatch.setattr("hiflash.sim.made_by.made_by", lambda: {"hiflash": "1"})
+
+    def later(row):
+        now[0] += 10.0
+
+    def pause():
+        if now[0] == 120.0:  # after the second episode
+            now[0] += 1000.0  # what is not saved is done again, and counts then
+            return True
+        return False
+
+    with pytest.raises(Paused):
+        training(tmp_path / "a").run(later, pause)
+    now[0] = 5.0  # another process has another clock
+    monkeypatch.setattr("hiflash.sim.made_by.made_by", lambda: {"hiflash": "2"})
+    training(tmp_path / "a").run(later)
+    first = (tmp_path / "a" / "training.json").read_bytes()
+    # Saved after the second episode (10 s) and after the fourth, before its row is told (10 s more).
+    assert json.loads(first)["wall_s"] == 20.0
+    assert json.loads(first)["made_by"] == [{"hiflash": "1"}, {"hiflash": "2"}]
+    monkeypatch.setattr("hiflash.sim.made_by.made_by", lambda: {"hiflash": "3"})
+    now[0] = 999.0
+    training(tmp_path / "a").run()
+    assert (tmp_path / "a" / "training.json").read_bytes() == first
+
+
+def test_a_training_from_before_seconds_were_kept_tells_none(tmp_path):
+    training(tmp_path / "a").run()
+    state = load_checkpoint(tmp_path / "a" / STATE)
+    old = {key: value for key, value in state.items() if key not in ("wall_s", "made_by")}
+    save_checkpoint(tmp_path / "a" / STATE, old)
+    training(tmp_path / "a").run()
+    record = json.loads((tmp_path / "a" / "training.json").read_text())
+    assert (record["wall_s"], record["made_by"]) == (None, [])
+
+
+def test_the_table_has_the_agent_that_was_kept(tmp_path):
+    done = training(tmp_path / "a", episodes=1)
+    record = done.record(done.run())
+    *before, check = record["checks"]
+    same = [{**check, "episode": 1, "thresholds": [0]}, {**check, "episode": 2, "thresholds": [3]}]
+    table = training_table({**record, "checks": [*before, *same]})  # the last of equal costs
+    assert list(table.columns[-1].cells)[-1] == "3"
 
 
 def test_another_training_does_not_take_over_a_folder(tmp_path):

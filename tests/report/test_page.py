@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from html.parser import HTMLParser
+from io import BytesIO
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -14,7 +17,9 @@ from hiflash.report.canvas import new_figure
 from hiflash.report.page.blocks import Cell, Heading, Items, Listing, Page, Row, Sheet, Words, sheet_of
 from hiflash.report.page.claims import Claim, claim_blocks
 from hiflash.report.page.html import to_html
+from hiflash.report.page.items import item_blocks, items_words, read_item
 from hiflash.report.page.markdown import to_markdown
+from hiflash.report.page.png import checked_png
 from hiflash.report.page.svg import drawing
 
 EVIL = '<script>alert(1)</script> | `x` "quoted" & [link](x)'
@@ -34,7 +39,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.all.append((tag, dict(attributes)))
-        if tag != "meta":
+        if tag not in ("meta", "img"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
@@ -162,3 +167,89 @@ def test_claims_have_verdicts_in_words_and_only_columns_with_content() -> None:
     assert sheet.heads == ["item", "claim", "ours", "verdict", "why"]  # no claim has a reading
     assert [row.cells[3].text for row in sheet.rows] == ["agrees", "does not agree", "cannot be told"]
     assert claim_blocks([]) == []
+
+
+def test_a_reading_is_shown_and_does_not_count_as_a_claim() -> None:
+    one = Claim(claim="A < B", ours="1 and 2", holds=False, why="measured")
+    other = Claim(claim="A < B", ours="1 and 2", holds=True, why="", of="a", reading="five edges")
+    _, told, sheet = claim_blocks([one, other, other])
+    assert isinstance(told, Words)
+    assert isinstance(sheet, Sheet)
+    assert told.text == (
+        "1 claim: our runs agree with 0 and do not agree with 1. 2 other readings stand beside it."
+    )
+    assert len(sheet.rows) == 3
+
+
+def told_item(**more: Any) -> dict[str, Any]:
+    claim: dict[str, Any] = {
+        "name": "a", "says": "a is so", "holds": False, "paper": -10.0, "ours": -3.0, "unit": "percent",
+        "found": "a 9, b 10", "why": "because", "of": "", "reading": "",
+    }  # fmt: skip
+    claims = [
+        claim,
+        {**claim, "name": "b", "says": "b is so", "holds": True, "paper": None, "ours": None},
+        {**claim, "name": "a_five", "of": "a", "reading": "five edges", "holds": True, "ours": None},
+    ]
+    return {
+        "item": "latency", "title": "A title", "source": "Fig. 1", "scale": "small", "changed": {},
+        "command": "hiflash paper run latency --scale small", "differences": ["Another."], "claims": claims,
+        "rows": [{"model": "lenet", "parameters": 21840, "share": 0.123456, "sizes": [1], "none": None}],
+        "runs": [], "wall_s": None, "made_by": [], **more,
+    }  # fmt: skip
+
+
+def test_an_item_of_the_paper_says_what_was_run_and_what_was_changed() -> None:
+    item = read_item(told_item(), "runs/latency", {})
+    told = to_markdown(page(*items_words([item]), *item_blocks(item, 1)))
+    assert (
+        "2 claims as written, at small scale: our runs agree with 1 and do not agree with 1. "
+        "1 other reading stands beside them." in told
+    )
+    assert "### latency (Fig. 1), small scale" in told
+    assert "hiflash paper run latency --scale small" in told
+    assert "A title. Made with versions that were not recorded." in told
+    assert "- Another." in told
+    rows = [line for line in told.splitlines() if "is so" in line]
+    assert rows == [  # a reading stands after its claim; no number is no dash
+        "| a is so | -3.0 % (paper: -10.0 %): a 9, b 10 | **does not agree** |  | because |",
+        "| a is so | a 9, b 10 (paper: -10.0 %) | **agrees** | five edges |  |",
+        "| b is so | a 9, b 10 | **agrees** |  |  |",
+    ]
+    assert "| lenet | 21840 | 0.1235 | - |" in told
+    assert "Changed" not in told
+    other = read_item(told_item(changed={"data.name": "mnist5k", "seeds": 1}), "runs/latency", {})
+    told = to_markdown(page(*items_words([item, other]), *item_blocks(other, 1)))
+    assert "2 claims of items with changed settings: our runs agree with 1" in told
+    assert "**Changed: this is not the item as it ships**\n\n- data.name = mnist5k\n- seeds = 1" in told
+
+
+def test_a_figure_of_an_item_is_in_the_page_itself() -> None:
+    png = drawn_png()
+    item = read_item(told_item(), "runs/latency", {"agent/lambda": png, "latency": png})
+    blocks = item_blocks(item, 2, ["latency"])  # that one is drawn elsewhere on the page
+    html = to_html(page(*blocks))
+    Tags(html)
+    assert f'<img src="data:image/png;base64,{b64encode(png).decode()}" alt="latency: Total JS' in html
+    assert 'width="384" height="192"' in html  # 4 by 2 inches
+    assert html.count("<img") == 1
+    assert "(figures/item-2-agent-lambda.png)" in to_markdown(page(*blocks))
+
+
+@pytest.mark.parametrize("part", [0, 8, 20, 40, -1])
+def test_what_is_no_whole_png_is_refused(part: int) -> None:
+    png = drawn_png()
+    assert checked_png(png) == png
+    with pytest.raises(ValueError, match="no whole PNG"):
+        checked_png(png[:part])
+
+
+def test_a_picture_that_would_fill_a_page_is_refused() -> None:
+    with pytest.raises(ValueError, match="4,000,000 are the most"):
+        checked_png(drawn_png() + bytes(4_000_000))
+
+
+def drawn_png() -> bytes:
+    file = BytesIO()
+    figure().savefig(file, format="png", dpi=150)
+    return file.getvalue()

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper_pages import END, START, write_claims, write_item
+import pytest
+from benchmarks.paper_pages import END, START, main, read_item, write_claims, write_item
 
 from hiflash.report.paper_pages import item_page, overview
 
@@ -104,7 +105,7 @@ def test_figures_that_an_item_no_longer_has_are_removed(tmp_path: Path) -> None:
     (folder / "needs.png").write_bytes(b"new")
     for name in ("communications-mnist-old.png", "communications-mnist-epochs-needs.png"):
         (pages / name).write_bytes(b"old")
-    write_item("communications-mnist", folder, pages)
+    write_item(read_item(folder / "paper.json"), folder, pages)
     kept = sorted(path.name for path in pages.glob("*.png"))
     assert kept == ["communications-mnist-epochs-needs.png", "communications-mnist-needs.png"]
 
@@ -119,6 +120,64 @@ def test_the_table_goes_between_the_marks(tmp_path: Path) -> None:
     assert text.endswith("after\n")
     assert "2 claims, as written: 1 hold, 0 do not, 1 cannot be told." in text
     assert (text.count("[one]"), text.count("outdated")) == (2, 0)
+
+
+def finished(runs: Path, item: str, **more: Any) -> Path:
+    """Save an item as if it had been run at full scale, and return its folder."""
+    folder = runs / item / "full"
+    folder.mkdir(parents=True)
+    (folder / "paper.json").write_text(json.dumps(told(item, claim("a", True, 1.0), **more)))
+    return folder
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/paper.md").write_text(f"before\n{START}old{END}\nafter\n")
+    return tmp_path / "results"
+
+
+def test_pages_have_the_figures_of_the_item_and_no_others(tmp_path: Path, results: Path) -> None:
+    one, other = finished(tmp_path / "runs", "js-lambda"), finished(tmp_path / "runs", "agent-thresholds")
+    for path in (one / "lambda.png", one / "before/lambda.png", other / "agent/thresholds.png",
+                 other / "left-over/thresholds.png"):  # fmt: skip
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"png")
+    assert main([str(tmp_path / "runs"), str(results)]) == 0
+    assert sorted(path.name for path in (results / "paper").glob("*.png")) == [
+        "agent-thresholds-agent-thresholds.png", "js-lambda-lambda.png",
+    ]  # fmt: skip
+    assert "(js-lambda-lambda.png)" in (results / "paper/js-lambda.md").read_text()
+    assert "2 claims, as written: 2 hold" in (results / "paper.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["", f"before {START}", f"before {END}", f"{END} {START}", f"{START}{START}{END}"]
+)
+def test_a_page_without_both_marks_is_left_as_it_is(
+    text: str, tmp_path: Path, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finished(tmp_path / "runs", "js-lambda")
+    (results / "paper.md").write_text(text)
+    assert main([str(tmp_path / "runs"), str(results)]) == 2
+    assert f"paper.md must have {START} and, after it, {END}" in capsys.readouterr().err
+    assert (results / "paper.md").read_text() == text
+    (results / "paper.md").unlink()
+    assert main([str(tmp_path / "runs"), str(results)]) == 2
+    assert list(results.iterdir()) == []  # no page of an item either
+
+
+def test_an_item_with_changed_settings_is_not_published(
+    tmp_path: Path, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finished(tmp_path / "runs", "js-lambda")
+    finished(tmp_path / "runs", "latency", changed={"seeds": 1})
+    before = (results / "paper.md").read_text()
+    assert main([str(tmp_path / "runs"), str(results)]) == 2
+    said = capsys.readouterr().err
+    assert "latency/full/paper.json is not of the item as it ships, it has {'seeds': 1}" in said
+    assert [path.name for path in results.iterdir()] == ["paper.md"]
+    assert (results / "paper.md").read_text() == before
 
 
 def test_a_bar_in_a_cell_does_not_end_it() -> None:

@@ -211,7 +211,59 @@ def test_the_verdicts_of_an_item_of_the_paper_come_first(
     assert (len(both.claims), len(both.studies)) == (len(report.claims), 1)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"claims": [{"says": 3}]}'])
+def test_an_item_without_runs_is_shown_with_its_figure_and_its_numbers(tmp_path: Path) -> None:
+    hiflash.reproduce("js-lambda", directory=tmp_path / "runs", **{"data.name": "mnist5k"})  # type: ignore[arg-type]
+    report = hiflash.make_report(tmp_path / "runs", out=tmp_path / "report")
+    assert (report.studies, report.left_out, len(report.items)) == ([], [], 1)
+    html = report.files[0].read_text()
+    assert html.count("data:image/png;base64,") == 1
+    assert (tmp_path / "report/figures/item-1-lambda.png").is_file()
+    assert "<p>1 item of the paper.</p>" in html
+    for words in ("small scale", "data.name = mnist5k", "--data.name mnist5k", "Numbers of js-lambda"):
+        assert words in html
+    (told,) = report.to_dict()["items"]
+    assert (told["path"], told["scale"]) == ("runs/js-lambda/small", "small")
+    assert told["changed"] == {"data.name": "mnist5k"}
+    assert {claim["of"] for claim in report.to_dict()["claims"]} >= {"", "js_falls_noniid1"}
+    (tmp_path / "runs/js-lambda/small/lambda.png").write_bytes(b"none")
+    (left,) = hiflash.make_report(tmp_path / "runs").left_out
+    assert left == "runs/js-lambda/small/lambda.png cannot be shown (it is no whole PNG)"
+
+
+def test_figures_that_the_runs_give_are_not_shown_twice(tmp_path: Path) -> None:
+    more = {"data.name": "mnist5k", "stop.communications": 3, "workers": 1}
+    hiflash.reproduce("latency", directory=tmp_path, seeds=1, **more)  # type: ignore[arg-type]
+    report = hiflash.make_report(tmp_path / "latency")
+    assert (len(report.items), len(report.studies), report.page.pictures) == (1, 1, [])
+    assert "study-1-latency" in [drawn.name for drawn in report.page.drawings]
+    assert report.page.about.startswith("1 item of the paper. 7 runs in 1 study")
+
+
+def test_a_finished_training_is_not_called_unfinished(studies: Path, tmp_path: Path) -> None:
+    for name, file in (
+        ("item/agent", "training.json"),
+        ("mine", "training.json"),
+        ("half", "training.safetensors"),
+    ):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.toml").touch()
+        (tmp_path / "runs" / name / file).touch()
+    (tmp_path / "runs/item/paper.json").write_text("{}")  # its own line
+    assert hiflash.make_report([tmp_path / "runs", studies / "a-s0"]).left_out == [
+        "runs/half is unfinished: it has no training.json yet",
+        "runs/item/paper.json cannot be read ('item')",
+        "runs/mine is the training of an agent: its figures are in its folder",
+    ]
+
+
+def test_a_configuration_that_nests_without_end_is_left_out(runs: Path) -> None:
+    (runs / "a-s0/config.toml").write_text("a = " + "[" * 100_000)
+    (runs / "a-s0/SHA256SUMS").unlink()
+    report = hiflash.make_report([runs / "a-s0", runs / "b-s1"])
+    assert "a-s0/config.toml cannot be read" in report.left_out[0]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"claims": [{"says": 3}]}', "[" * 100_000, '{"rows": 3}'])
 def test_a_damaged_item_is_left_out(content: str, studies: Path, tmp_path: Path) -> None:
     (tmp_path / "item").mkdir()
     (tmp_path / "item/paper.json").write_text(content)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hiflash.cli.common import pause_on_signal, print_paths, print_tables, run_with_view
+from hiflash.cli.common import pause_on_signal, print_paths, print_tables, processes_option, run_with_view
 from hiflash.cli.words import settings_options
 from hiflash.errors import ConfigError, Paused
 
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--check-policies", help="policies to check, with commas (random,fixed-0,fixed-1,...,fixed-16,skip-5)"
     )
-    command.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
+    processes_option(command)
     command.set_defaults(call=_calibrate)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "print_paths",
     "print_run",
     "print_tables",
+    "processes_option",
     "resumable",
     "run_with_view",
     "shown_in",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 PAUSED = EXIT_CODE
+MOST_PROCESSES = 1024
 
 
 def answering_signals(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
@@ -89,7 +91,20 @@ def resumable(path: Path) -> Iterator[None]:
 def cells_options(command: argparse.ArgumentParser) -> None:
     """Give a command what all have that run many cells."""
     command.add_argument("--seeds", help="how many, or a list with commas")
-    command.add_argument("--processes", type=int, default=0, help="runs at the same time; 0 is one per core")
+    processes_option(command)
+
+
+def processes_option(command: argparse.ArgumentParser) -> None:
+    """Give a command the number of runs at the same time."""
+    command.add_argument(
+        "--processes", type=_processes, default=0, help="runs at the same time; 0 is one per core"
+    )
+
+
+def _processes(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) > MOST_PROCESSES:
+        raise argparse.ArgumentTypeError(f"must be a whole number in 0..{MOST_PROCESSES}, got {text}")
+    return int(text)
 
 
 def track_option(command: argparse.ArgumentParser) -> None:

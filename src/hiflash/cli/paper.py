@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
     command.add_argument("action", nargs="?", help="list, run ITEM, or all")
     command.add_argument("item", nargs="?", help="one of the names that `hiflash paper list` shows")
     command.add_argument("-h", "--help", action="store_true", dest="help_keys", help="show this help")
-    command.add_argument("--scale", default="small", help="small (minutes) or full (the paper's size)")
+    command.add_argument("--scale", help="small (minutes, the default) or full (the paper's size)")
     cells_options(command)
     command.add_argument("--name", help="name of the folder in runs/paper/ITEM (the scale)")
     command.add_argument("--runs", default="runs", metavar="FOLDER", help="where runs are saved (runs)")
@@ -55,6 +55,11 @@ def _paper(options: argparse.Namespace) -> int:
             f"paper {options.action} takes no settings, got {next(iter(options.settings))}; "
             "use paper run ITEM"
         )
+    if options.action == "list":
+        for name in ("scale", "seeds", "name"):
+            if getattr(options, name) is not None:
+                raise ConfigError(f"paper list runs nothing; leave out --{name}")
+    options.scale = options.scale or "small"
     return {"list": _list, "run": _run, "all": _all}[options.action](options)
 
 
@@ -88,14 +93,16 @@ def _run(options: argparse.Namespace) -> int:
 
 def _all(options: argparse.Namespace) -> int:
     """Run every item; `--seeds` is for those that have seeds. Items without data are named at the end."""
+    from hiflash.study.cells import seed_numbers
     from hiflash.study.paper.items import NAMES, load_item
 
+    # All of it before the first item runs.
+    number = None if options.seeds is None else seed_numbers(seeds(options.seeds))
+    with_seeds = [name for name in NAMES if load_item(name).has_seeds(options.scale)]
     told, missing = [], {}
     for name in NAMES:
-        wanted = options.seeds is not None and load_item(name).has_seeds(options.scale)
-        number = seeds(options.seeds) if wanted else None
         try:
-            found = _reproduced(options, name, number)
+            found = _reproduced(options, name, number if name in with_seeds else None)
         except DataError as error:
             missing[name] = str(error)
             continue

@@ -126,12 +126,16 @@ def values(text: str) -> list[Any]:
 
 
 def seeds(text: str) -> int | list[int]:
-    """Return the number of seeds, or the list of seeds."""
+    """Return the number of seeds, or the list of seeds.
+
+    >>> seeds("3"), seeds("2,7"), seeds("7,")
+    (3, [2, 7], [7])
+    """
     try:
-        numbers = [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
         numbers = [-1]
-    if min(numbers) < 0 or numbers == [0]:
+    if min(numbers) < 0 or text.strip() == "0":
         raise ConfigError(f"--seeds must be a number of seeds or a list like 0,1,2, got {text}")
     return numbers if "," in text else numbers[0]
 

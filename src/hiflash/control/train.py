@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from hiflash.core.thresholds.observation import FEATURES, REMAINING
 from hiflash.errors import ConfigError, Paused, RunError
 from hiflash.messages import Weights
 from hiflash.seeding import rng
+from hiflash.sim.made_by import makers
 from hiflash.store.agent_file import save_agent
 from hiflash.store.checkpoint import load_checkpoint, save_checkpoint
 from hiflash.store.files import write_atomic
@@ -111,6 +113,9 @@ class Training:
         self.episodes: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
         self.best: Weights = self.learner.average.copy()
+        self.wall_s: float | None = 0.0  # of everything that is saved; None if a part of it did not count
+        self.made_by: list[dict[str, Any]] = []
+        self._counted_at = monotonic()
         # The environment's configuration, because the user's thresholds play no part in training.
         own = {"resources.fluctuation": config.resources.fluctuation}
         digest = self.envs[0].config.with_settings(own).digest()
@@ -137,6 +142,7 @@ class Training:
             return self._train(progress, pause)
 
     def _train(self, progress: Callable[[dict[str, Any]], None], pause: Callable[[], bool]) -> Agent:
+        self._counted_at = monotonic()
         checked = [check["policy"] for check in self.checks]
         for policy, choose in _baselines(self.threshold_max, self.config.seed).items():
             if policy not in checked:
@@ -249,11 +255,13 @@ class Training:
         return agent
 
     def record(self, agent: Agent) -> dict[str, Any]:
-        """Return settings, episodes and checks of the training, and the digest of its agent."""
+        """Return settings, episodes and checks of the training, the digest of its agent, and what made it."""
         return {
             "settings": asdict(self.settings),
             "about": dict(agent.about),
             "digest": agent.digest,
+            "wall_s": self.wall_s,
+            "made_by": self.made_by,
             "episodes": self.episodes,
             "checks": self.checks,
         }
@@ -285,8 +293,12 @@ class Training:
                 )
         self.learner.restore(state["learner"])
         self.episodes, self.checks, self.best = state["episodes"], state["checks"], state["best"]
+        self.wall_s, self.made_by = state.get("wall_s"), state.get("made_by", [])  # older states lack them
 
     def _save(self) -> None:
+        now = monotonic()
+        self.wall_s = None if self.wall_s is None else self.wall_s + now - self._counted_at
+        self._counted_at, self.made_by = now, makers(self.made_by)
         save_checkpoint(
             self.folder / STATE,
             {
@@ -295,6 +307,8 @@ class Training:
                 "episodes": self.episodes,
                 "checks": self.checks,
                 "best": self.best,
+                "wall_s": self.wall_s,
+                "made_by": self.made_by,
             },
         )
         write_atomic(self.folder / "config.toml", self.config.to_toml())

@@ -158,13 +158,15 @@ def _value(value: float | None, name: str = "") -> str:
 
 
 def _made(told: Told) -> str:
-    """Return how the numbers were made, in a sentence or two."""
-    runs, took = len(told["runs"]), duration(told["wall_s"])
-    with_what = maker_words(told["made_by"])
+    """Return how the numbers were made, in a sentence or two. Seconds that nobody kept are not told."""
+    runs, took = len(told["runs"]), told["wall_s"]
+    with_what = f"with {maker_words(told['made_by'])}"
     if not runs:
-        return f"Made in {took} with {with_what}."
-    made = "one run" if runs == 1 else f"{runs} runs"
-    return f"Made by {made}, {took} in all, with {with_what}. `paper.json` has the digests of all runs."
+        return f"Made in {duration(took)} {with_what}."
+    kind = "training" if any("episode" in row for row in told["rows"]) else "run"
+    made = f"one {kind}" if runs == 1 else f"{runs} {kind}s"
+    time = "" if took is None else f"{duration(took)} in all, "
+    return f"Made by {made}, {time}{with_what}. `paper.json` has the digests of all {kind}s."
 
 
 def _sheet(heads: Sequence[str], rows: Any, first: int, numbers: int = 2) -> list[str]:

@@ -81,7 +81,8 @@ def training_table(record: Mapping[str, Any]) -> Table:
     for column in ("policy", "mean", "of random", "refused", "median threshold"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     before = [check for check in record["checks"] if not check["episode"]]
-    after = min((check for check in record["checks"] if check["episode"]), key=lambda check: check["cost"])
+    kept = reversed(record["checks"])  # of equal costs the training keeps the last
+    after = min((check for check in kept if check["episode"]), key=lambda check: check["cost"])
     shown = (*before, after)
     if any(_cut_short(check) for check in shown):
         table.caption = "* some runs were cut short; each counts with its cost divided by its progress"

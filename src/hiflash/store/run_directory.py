@@ -23,6 +23,7 @@ __all__ = [
     "check_config",
     "check_name",
     "claimed",
+    "clear_unbegun",
     "is_finished",
     "read_events",
     "read_result_file",
@@ -76,6 +77,19 @@ def check_config(path: Path) -> None:
         "config.toml",
         "put it back as it was, or remove its line there to accept the change, or remove the folder",
     )
+
+
+def clear_unbegun(path: Path) -> None:
+    """Remove the folder of a run that was killed before its configuration was written: it is empty."""
+    if not path.is_dir() or is_finished(path):
+        return
+    others = sorted(each.name for each in path.iterdir() if not each.match(".*.tmp"))
+    if others:
+        raise RunError(
+            f"{path} holds files that are not of a run ({others[0]}); choose another --name or remove it"
+        )
+    remove_leftovers(path)
+    path.rmdir()
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from typing import Any
 
 from hiflash import __version__
 from hiflash.errors import ConfigError
-from hiflash.report.page.blocks import Block, Items, Page
+from hiflash.report.page.blocks import Block, Drawing, Items, Page
 from hiflash.report.page.claims import Claim, claim_blocks
 from hiflash.report.page.html import to_html
+from hiflash.report.page.items import ShownItem, item_blocks, items_words
 from hiflash.report.page.markdown import FIGURES, to_markdown
 from hiflash.report.page.sections import study_blocks
 from hiflash.report.page.shown import ShownStudy, rows_of
@@ -30,12 +31,13 @@ MOST_TITLE = 200
 
 @dataclass(frozen=True)
 class Report:
-    """A report: its page, the studies on it, what was left out, and the files, if it was written."""
+    """A report: its page, the studies and items on it, what was left out, and the files, if written."""
 
     page: Page
     studies: list[ShownStudy]
     left_out: list[str]
     claims: list[Claim]
+    items: list[ShownItem] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
 
     def html(self) -> str:
@@ -73,17 +75,21 @@ class Report:
                     "ours": c.ours,
                     "holds": c.holds,
                     "reading": c.reading,
+                    "of": c.of,
                     "why": c.why,
                 }
                 for c in self.claims
             ],
+            "items": [item.to_dict() for item in self.items],
             "left_out": self.left_out,
             "files": [str(path) for path in self.files],
         }
 
     def save(self, directory: Path) -> list[Path]:
         """Write figures, Markdown and, last, the HTML page; return the paths, the page first."""
+        contents: dict[str, str | bytes]
         contents = {f"{FIGURES}/{each.name}.svg": each.svg for each in self.page.drawings}
+        contents |= {f"{FIGURES}/{each.name}.png": each.png for each in self.page.pictures}
         contents |= {
             "report.md": self.markdown(),
             "report.html": self.html(),
@@ -111,15 +117,18 @@ def make_report(
     if out is not None:
         _check_out(out)
     found = find_runs(folders)
-    claims = [*claims, *found.claims]
+    studies = [(study.path, study_blocks(study, number)) for number, study in enumerate(found.studies, 1)]
     blocks: list[Block] = []
     if found.left_out:
         blocks.append(Items("Left out", found.left_out, warning=True))
-    blocks += claim_blocks(claims)
-    for number, study in enumerate(found.studies, 1):
-        blocks += study_blocks(study, number)
-    page = Page(title, _about(found.studies), blocks, _versions())
-    report = Report(page, found.studies, found.left_out, claims)
+    blocks += claim_blocks(claims, items_words(found.items))
+    for number, item in enumerate(found.items, 1):
+        drawn = [block for path, of_study in studies if path == item.path for block in of_study]
+        blocks += item_blocks(item, number, [each.kind for each in drawn if isinstance(each, Drawing)])
+    blocks += [block for _, of_study in studies for block in of_study]
+    page = Page(title, _about(found.studies, len(found.items)), blocks, _versions())
+    claims = [*claims, *(claim for item in found.items for claim in item.claims)]
+    report = Report(page, found.studies, found.left_out, claims, found.items)
     return report if out is None else replace(report, files=report.save(Path(out)))
 
 
@@ -158,11 +167,14 @@ def _check_out(out: object) -> None:
         raise ConfigError(f"{folder} cannot be written; make {there} writable, or choose another --out")
 
 
-def _about(studies: Sequence[ShownStudy]) -> str:
+def _about(studies: Sequence[ShownStudy], items: int) -> str:
+    of_paper = "1 item of the paper. " if items == 1 else f"{items} items of the paper. "
+    if items and not studies:
+        return of_paper.strip()
     runs = [run for study in studies for run in study.runs]
     wall = duration(sum(float(run.result["wall_s"]) for run in runs))
     count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    return f"{count} in {_counted(len(studies))}, {wall} of wall time in all."
+    return f"{of_paper if items else ''}{count} in {_counted(len(studies))}, {wall} of wall time in all."
 
 
 def _counted(studies: int) -> str:

@@ -19,7 +19,7 @@ from hiflash.methods.registry import registered, threshold_policy
 from hiflash.sim.observer import Audience, Observer, RunInfo
 from hiflash.sim.result import Result
 from hiflash.store.files import check_writable, remedy
-from hiflash.store.run_directory import check_config, check_name, is_finished
+from hiflash.store.run_directory import check_config, check_name, clear_unbegun, is_finished
 from hiflash.study.cells import Cell
 from hiflash.study.observers import Observers, audience_of
 from hiflash.study.run import resume, run
@@ -134,6 +134,7 @@ def read_cells(cells: Sequence[Cell], folder: Path) -> list[Result]:
 def _check_reusable(path: Path, cell: Cell) -> None:
     """Refuse a folder that holds a run of something else, and say what is different."""
     if not (path / "config.toml").is_file():
+        clear_unbegun(path)
         return
     _check_settings(path, cell)
     if is_finished(path):  # found out now, not after hours of other cells

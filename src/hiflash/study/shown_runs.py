@@ -14,11 +14,13 @@ from typing import Any
 from hiflash.config.settings import flatten
 from hiflash.errors import ConfigError, HiFlashError, RunError
 from hiflash.report.curves import PANELS, curve
-from hiflash.report.page.claims import Claim, read_claims
+from hiflash.report.page.items import ShownItem, item_blocks, read_item
+from hiflash.report.page.png import checked_png
 from hiflash.report.page.shown import Kind, ShownRun, ShownStudy
 from hiflash.report.summary import seed_row
 from hiflash.report.tables import run_table
 from hiflash.store.run_directory import check_config
+from hiflash.study.paper.items import load_item
 from hiflash.study.saved import read_result
 
 __all__ = ["Found", "find_runs"]
@@ -32,11 +34,11 @@ FREE = ("seed", "workers", "device", "executor", "checkpoint_s", "plugins", "dat
 
 @dataclass(frozen=True)
 class Found:
-    """The studies below some folders, claims of the paper's items, and a line for everything left out."""
+    """The studies below some folders, the paper's items, and a line for everything left out."""
 
     studies: list[ShownStudy]
     left_out: list[str] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
+    items: list[ShownItem] = field(default_factory=list)
 
 
 def find_runs(folders: Sequence[Path]) -> Found:
@@ -58,9 +60,9 @@ def find_runs(folders: Sequence[Path]) -> Found:
                 "hiflash run, compare and sweep write them to runs/"
             )
     studies = search.studies()
-    if not studies and not search.claims:
+    if not studies and not search.items:
         raise RunError("\n".join(["no run is left to report:", *search.left_out]))
-    return Found(studies, search.left_out, search.claims)
+    return Found(studies, search.left_out, search.items)
 
 
 class _Search:
@@ -68,7 +70,7 @@ class _Search:
 
     def __init__(self) -> None:
         self.left_out: list[str] = []
-        self.claims: list[Claim] = []
+        self.items: list[ShownItem] = []
         self.seen = 0
         self._runs: dict[str, list[ShownRun]] = {}
         self._plans: dict[str, tuple[Kind, str, dict[str, dict[str, Any]]]] = {}
@@ -92,7 +94,7 @@ class _Search:
                 self.look(below, f"{path}/{name}", path)
         if self.seen == before and (folder / "config.toml").is_file():
             self.seen += 1
-            self.left_out.append(f"{path} is unfinished: it has no result.json yet")
+            self._unfinished(folder, path)
 
     def studies(self) -> list[ShownStudy]:
         """Return the runs as studies, folder by folder."""
@@ -119,7 +121,7 @@ class _Search:
             check_config(folder)
             config = (folder / "config.toml").read_text("utf-8")
             settings = flatten(tomllib.loads(config))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self.left_out.append(f"{path}/config.toml cannot be read ({_reason(error)})")
             return
         except HiFlashError as error:
@@ -137,15 +139,43 @@ class _Search:
             run = ShownRun(path, result, config, settings, deployed)
             self._runs.setdefault(home, []).append(run)
 
+    def _unfinished(self, folder: Path, path: str) -> None:
+        """Name a folder with a configuration and no result; the trainings of an item are shown with it."""
+        if (folder / "training.json").is_file():
+            if not (folder.parent / "paper.json").is_file():
+                self.left_out.append(f"{path} is the training of an agent: its figures are in its folder")
+            return
+        lacks = "training.json" if (folder / "training.safetensors").is_file() else "result.json"
+        self.left_out.append(f"{path} is unfinished: it has no {lacks} yet")
+
     def _item(self, folder: Path, path: str) -> None:
-        """Read the verdicts of an item of the paper."""
+        """Read an item of the paper, with its figures."""
         if not (folder / "paper.json").is_file():
             return
         self.seen += 1
         try:
-            self.claims += read_claims(json.loads((folder / "paper.json").read_text("utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            told = json.loads((folder / "paper.json").read_text("utf-8"))
+            item = read_item(told, path, self._figures(told, folder, path))
+            item_blocks(item, 0)  # raises what the page would raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.left_out.append(f"{path}/paper.json cannot be read ({_reason(error)})")
+        else:
+            self.items.append(item)
+
+    def _figures(self, told: Mapping[str, Any], folder: Path, path: str) -> dict[str, bytes]:
+        """Return the figures of an item by name; one that is damaged is named and left out."""
+        found = {}
+        try:
+            files = load_item(told["item"]).figures_in(folder, told["scale"])
+        except ConfigError:  # an item of another version
+            return {}
+        for file in files:
+            name = file.relative_to(folder).as_posix()
+            try:
+                found[name.removesuffix(".png")] = checked_png(file.read_bytes())
+            except (OSError, ValueError) as error:
+                self.left_out.append(f"{path}/{name} cannot be shown ({_reason(error)})")
+        return found
 
     def _plan(self, folder: Path, path: str) -> None:
         """Read which labels or points the runs of a comparison or a sweep have."""

@@ -228,12 +228,55 @@ def test_all_goes_on_without_the_items_that_have_no_data(
         (["run", "models", "--seeds", "3"], "models has no seeds"),
         (["run", "models", "--seed", "3"], "models takes no settings"),
         (["run", "latency", "--data.partition", "iid"], "leave out data.partition"),
+        (["all", "--seeds", "a"], "--seeds must be a number of seeds or a list"),
+        (["all", "--seeds", "1,1"], "seeds has 1 twice"),
+        (["all", "--scale", "huge"], "scale must be one of small, full"),
+        (["list", "--seeds", "a"], "paper list runs nothing; leave out --seeds"),
+        (["list", "--scale", "huge"], "paper list runs nothing; leave out --scale"),
         (["sing"], "paper needs list, run ITEM or all, got sing"),
     ],
 )
 def test_errors(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["paper", *words, "--runs", str(tmp_path)]) == 2
-    assert message in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert message in err
+    assert (out, list(tmp_path.iterdir())) == ("", [])  # nothing ran before it was told
+
+
+@pytest.mark.parametrize("words", [["paper", "run", "models"], ["compare"], ["calibrate"]])
+@pytest.mark.parametrize("processes", ["-3", "many", "1025"])
+def test_a_number_of_processes_that_there_cannot_be_is_refused(
+    words: list[str], processes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words, f"--processes={processes}", "--runs", str(tmp_path)])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert f"--processes: must be a whole number in 0..1024, got {processes}" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_the_empty_folder_of_a_killed_run_is_begun_again(processes: str, tmp_path: Path) -> None:
+    cell = tmp_path / "paper/latency/small/fedavg-noniid2-s0"
+    cell.mkdir(parents=True)
+    (cell / ".config.toml.12ab.tmp").touch()  # killed while it wrote its configuration
+    words = ["--data.name=mnist5k", "--stop.communications=3", "--seeds=1", f"--processes={processes}"]
+    command = ["paper", "run", "latency", "--runs", str(tmp_path), *words]
+    assert main(command) == 0
+    assert (cell / "result.json").is_file()
+
+
+def test_a_folder_of_something_else_is_named_with_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = tmp_path / "paper/latency/small/fedavg-noniid2-s0"
+    cell.mkdir(parents=True)
+    (cell / "notes.txt").touch()
+    command = ["paper", "run", "latency", "--runs", str(tmp_path), "--data.name=mnist5k", "--seeds=1"]
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert "holds files that are not of a run (notes.txt); choose another --name or remove it" in told
 
 
 def test_a_file_with_an_unknown_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "Items",
     "Listing",
     "Page",
+    "Picture",
     "Row",
     "Sheet",
     "Words",
@@ -83,6 +84,21 @@ class Drawing:
     about: str
     caption: str
 
+    @property
+    def kind(self) -> str:
+        """Return what is drawn: the name without the anchor of its study, study-1-compare."""
+        return self.name.rpartition("-")[2]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as PNG, which is there already, with the name of its file, alternative text and caption."""
+
+    name: str
+    png: bytes
+    about: str
+    caption: str
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -94,7 +110,7 @@ class Listing:
     folded: bool = True
 
 
-Block = Heading | Words | Items | Sheet | Drawing | Listing
+Block = Heading | Words | Items | Sheet | Drawing | Picture | Listing
 
 
 @dataclass(frozen=True)
@@ -108,8 +124,13 @@ class Page:
 
     @property
     def drawings(self) -> list[Drawing]:
-        """Return the figures."""
+        """Return the figures that were drawn for the page."""
         return [block for block in self.blocks if isinstance(block, Drawing)]
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """Return the figures that were there already."""
+        return [block for block in self.blocks if isinstance(block, Picture)]
 
 
 def sheet_of(table: Table) -> Sheet:

@@ -1,13 +1,13 @@
 """Claims beside what runs show: the part of a report that answers a paper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hiflash.report.page.blocks import Block, Cell, Heading, Row, Sheet, Words
 from hiflash.report.paper import claim_number
 
-__all__ = ["Claim", "claim_blocks", "read_claims"]
+__all__ = ["Claim", "claim_blocks", "claim_sheet", "counted", "read_claims"]
 
 ANCHOR = "claims"
 
@@ -16,7 +16,8 @@ ANCHOR = "claims"
 class Claim:
     """A claim and what our runs say about it: `holds` is None if they cannot tell.
 
-    `item` names the figure or table with the claim, `reading` the reading of the paper that it is about.
+    `item` names the figure or table with the claim, `reading` the reading of the paper that it is about. `of`
+    names the claim that a reading repeats: it is shown, and does not count as a claim of its own.
     """
 
     claim: str
@@ -25,6 +26,7 @@ class Claim:
     why: str
     item: str = ""
     reading: str = ""
+    of: str = ""
 
     @property
     def verdict(self) -> str:
@@ -33,27 +35,59 @@ class Claim:
 
 
 def read_claims(told: Mapping[str, Any]) -> list[Claim]:
-    """Return the claims of an item of the paper from its `paper.json`."""
+    """Return the claims of an item of the paper from its `paper.json`, each before its readings."""
+    claims = sorted(told["claims"], key=_after([str(claim["name"]) for claim in told["claims"]]))
     return [
         Claim(
             item=f"{told['item']} ({told['source']})",
             claim=str(claim["says"]),
-            ours=f"{claim_number(claim, 'ours')} (paper: {claim_number(claim, 'paper')}): {claim['found']}",
+            ours=_ours(claim),
             holds={True: True, False: False, None: None}[claim["holds"]],
             reading=str(claim["reading"]),
             why="" if claim["holds"] else str(claim["why"]),
+            of=str(claim["of"]),
         )
-        for claim in told["claims"]
+        for claim in claims
     ]
 
 
-def claim_blocks(claims: Sequence[Claim]) -> list[Block]:
-    """Return the part of a page about claims; empty without any."""
+def claim_blocks(claims: Sequence[Claim], of_items: Sequence[Block] = ()) -> list[Block]:
+    """Return the part of a page about claims: how many hold, and their table; empty without any.
+
+    `of_items` says how many claims of the paper's items hold; their tables follow.
+    """
+    if not claims and not of_items:
+        return []
+    told: list[Block] = [Words(counted(claims))] if claims else []
+    return [Heading("Claims", ANCHOR), *told, *claim_sheet(claims, "Claims and our results"), *of_items]
+
+
+def counted(claims: Sequence[Claim], how: str = "") -> str:
+    """Return how many claims hold, in words; readings of a claim do not count.
+
+    >>> one = Claim(claim="a", ours="1", holds=True, why="")
+    >>> counted([one, Claim(claim="b", ours="2", holds=None, why="", of="a")], "as written")
+    '1 claim as written: our runs agree with 1 and do not agree with 0. 1 other reading stands beside it.'
+    """
+    own = [claim for claim in claims if not claim.of]
+    agree, differ = (sum(claim.holds is holds for claim in own) for holds in (True, False))
+    open_, readings = len(own) - agree - differ, len(claims) - len(own)
+    what = f"{len(own)} {'claim' if len(own) == 1 else 'claims'}{f' {how}' if how else ''}"
+    told = f"{what}: our runs agree with {agree} and do not agree with {differ}."
+    told += f" They cannot tell for {open_}." if open_ else ""
+    if readings:
+        told += f" {readings} other {'reading stands' if readings == 1 else 'readings stand'} beside "
+        told += "it." if len(own) == 1 else "them."
+    return told
+
+
+def claim_sheet(claims: Sequence[Claim], title: str, with_items: bool = True) -> list[Block]:
+    """Return a table with a row per claim; none without claims."""
     if not claims:
         return []
     # A column that no claim fills is left out.
     columns = {
-        "item": [claim.item for claim in claims],
+        "item": [claim.item if with_items else "" for claim in claims],
         "claim": [claim.claim for claim in claims],
         "ours": [claim.ours for claim in claims],
         "verdict": [claim.verdict for claim in claims],
@@ -65,10 +99,22 @@ def claim_blocks(claims: Sequence[Claim]) -> list[Block]:
         Row([Cell(text, strong=head == "verdict") for head, text in zip(shown, texts, strict=True)])
         for texts in zip(*shown.values(), strict=True)
     ]
-    agree = sum(claim.holds is True for claim in claims)
-    differ = sum(claim.holds is False for claim in claims)
-    open_ = len(claims) - agree - differ
-    told = f"{len(claims)} claims: our runs agree with {agree} and do not agree with {differ}."
-    told += f" They cannot tell for {open_}." if open_ else ""
-    sheet = Sheet("Claims and our results", list(shown), rows, words=frozenset(range(len(shown))))
-    return [Heading("Claims", ANCHOR), Words(told), sheet]
+    return [Sheet(title, list(shown), rows, words=frozenset(range(len(shown))))]
+
+
+def _after(names: Sequence[str]) -> Callable[[Mapping[str, Any]], int]:
+    """Return the place of a claim: a reading stands with its claim, one of another item's claim last."""
+
+    def place(claim: Mapping[str, Any]) -> int:
+        home = str(claim["of"] or claim["name"])
+        return names.index(home) if home in names else len(names)
+
+    return place
+
+
+def _ours(claim: Mapping[str, Any]) -> str:
+    """Return what was found, with our number and the paper's where there are such numbers."""
+    paper = "" if claim["paper"] is None else f" (paper: {claim_number(claim, 'paper')})"
+    if claim["ours"] is None:
+        return f"{claim['found']}{paper}"
+    return f"{claim_number(claim, 'ours')}{paper}: {claim['found']}"

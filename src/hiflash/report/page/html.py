@@ -1,12 +1,26 @@
 """A page as one HTML file: style and figures inside, no script, nothing from the network."""
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from functools import singledispatch
 from html import escape
 from importlib.resources import files
 
-from hiflash.report.page.blocks import Block, Cell, Drawing, Heading, Items, Listing, Page, Row, Sheet, Words
+from hiflash.report.page.blocks import (
+    Block,
+    Cell,
+    Drawing,
+    Heading,
+    Items,
+    Listing,
+    Page,
+    Picture,
+    Row,
+    Sheet,
+    Words,
+)
+from hiflash.report.page.png import shown_size
 
 __all__ = ["to_html"]
 
@@ -99,11 +113,25 @@ def _(block: Drawing) -> str:
         f'aria-label="{escape(block.about)}" '
         f'style="width:100%;max-width:{width:.0f}px;min-width:{_LEAST * width:.0f}px">'
     )
-    svg = f"{start}{block.svg[size.end() :]}"
+    return _figure(f"{start}{block.svg[size.end() :]}", block)
+
+
+@_written.register
+def _(block: Picture) -> str:
+    width, height = shown_size(block.png)
+    source = f"data:image/png;base64,{b64encode(block.png).decode()}"
+    return _figure(
+        f'<img src="{source}" alt="{escape(block.about)}" width="{width:.0f}" height="{height:.0f}" '
+        f'style="width:100%;max-width:{width:.0f}px;min-width:{_LEAST * width:.0f}px">\n',
+        block,
+    )
+
+
+def _figure(inside: str, block: Drawing | Picture) -> str:
     caption = f"<figcaption>{escape(block.caption)}</figcaption>"
     about = escape(f"Figure: {block.about}")
     card = f'<div class="card" tabindex="0" role="group" aria-label="{about}">'
-    return f"<figure>\n{card}\n{svg}</div>\n{caption}\n</figure>"
+    return f"<figure>\n{card}\n{inside}</div>\n{caption}\n</figure>"
 
 
 @_written.register

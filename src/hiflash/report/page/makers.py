@@ -32,8 +32,17 @@ def _words(makers: Made) -> str:
     return ", then, resumed, ".join(map(maker_words, makers)) or "not recorded"
 
 
-def maker_words(maker: Mapping[str, Any]) -> str:
-    """Return versions and machine in words."""
+def maker_words(maker: Mapping[str, Any] | Made) -> str:
+    """Return versions and machine in words; of several makers each.
+
+    >>> one = {"hiflash": "1", "system": "Linux", "machine": "arm64", "cores": 1}
+    >>> maker_words([one, {}])
+    'HiFlash 1 on Linux arm64 with 1 core; and with versions that were not recorded'
+    """
+    if not isinstance(maker, Mapping):
+        return "; and with ".join(map(maker_words, maker or [{}]))
+    if not maker:
+        return "versions that were not recorded"
     versions = [f"{NAMES.get(name, name)} {value}" for name, value in maker.items() if name not in MACHINE]
     system, machine, cores = (maker.get(name) for name in MACHINE)
     return f"{', '.join(versions)} on {system} {machine} with {_cores(cores)}"

@@ -4,7 +4,18 @@ import re
 from functools import singledispatch
 from html import escape
 
-from hiflash.report.page.blocks import Block, Cell, Drawing, Heading, Items, Listing, Page, Sheet, Words
+from hiflash.report.page.blocks import (
+    Block,
+    Cell,
+    Drawing,
+    Heading,
+    Items,
+    Listing,
+    Page,
+    Picture,
+    Sheet,
+    Words,
+)
 
 __all__ = ["FIGURES", "to_markdown"]
 
@@ -53,6 +64,11 @@ def _(block: Listing) -> str:
 @_written.register
 def _(block: Drawing) -> str:
     return f"![{_plain(block.about)}]({FIGURES}/{block.name}.svg)\n\n{_plain(block.caption)}"
+
+
+@_written.register
+def _(block: Picture) -> str:
+    return f"![{_plain(block.about)}]({FIGURES}/{block.name}.png)\n\n{_plain(block.caption)}"
 
 
 @_written.register

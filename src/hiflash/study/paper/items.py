@@ -89,10 +89,20 @@ class Item:
         """Return the command that runs it."""
         return f"hiflash paper run {self.name}"
 
+    @property
+    def runs_from(self) -> Item:
+        """Return the item whose runs it reads: itself, or the one that it names."""
+        return self if self.runs_of is None else load_item(self.runs_of)
+
     def has_seeds(self, scale: str) -> bool:
         """Return whether its runs, or those that it reads, are repeated with several seeds."""
-        source = self if self.runs_of is None else load_item(self.runs_of)
-        return "seeds" in source.plan(scale).content
+        return "seeds" in self.runs_from.plan(scale).content
+
+    def figures_in(self, folder: Path, scale: str) -> list[Path]:
+        """Return the figures of its page that are in its folder, or in those of its trainings."""
+        homes = [folder, *(folder / label for label in self.plan(scale).get("trainings", {}))]
+        found = [home / f"{stem}.png" for stem in self.figures for home in homes]
+        return [path for path in found if path.is_file()]
 
     def plan(self, scale: str) -> Plan:
         """Return the plan of a scale."""

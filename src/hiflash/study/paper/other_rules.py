@@ -202,9 +202,10 @@ def _parallel(order: Sequence[str], trainings: Trainings) -> Found:
 
 
 def best_check(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the check of the agent that the training kept: the cheapest."""
+    """Return the check of the agent that the training kept: the cheapest, of equal ones the last."""
     found: Mapping[str, Any] = min(
-        (check for check in record["checks"] if check["episode"]), key=lambda check: float(check["cost"])
+        (check for check in reversed(record["checks"]) if check["episode"]),
+        key=lambda check: float(check["cost"]),
     )
     return found
 

@@ -9,7 +9,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hiflash.config.settings import flatten
-from hiflash.errors import ConfigError
 from hiflash.sim.made_by import made_by
 from hiflash.sim.result import Result
 from hiflash.store.files import check_writable, write_atomic
@@ -17,9 +16,11 @@ from hiflash.store.run_directory import check_name
 from hiflash.study.arguments import check_arguments
 from hiflash.study.cells import Cell
 from hiflash.study.observers import Observers
+from hiflash.study.paper.changes import changes, command_of
 from hiflash.study.paper.claims import Judgement
 from hiflash.study.paper.items import NAMES, Item, Plan, load_item
-from hiflash.study.paper.work import Job, work
+from hiflash.study.paper.job import Job
+from hiflash.study.paper.work import work
 from hiflash.study.run_cells import run_cells
 
 if TYPE_CHECKING:
@@ -30,7 +31,11 @@ __all__ = ["Reproduction", "paper_items", "reproduce", "reproduced"]
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An item of the paper: a verdict on every claim, and the rows and files behind them."""
+    """An item of the paper: a verdict on every claim, and the rows and files behind them.
+
+    `wall_s` and `made_by` are the seconds and the versions of its runs or trainings, whenever they ran;
+    `wall_s` is None if a training is from before its seconds were kept.
+    """
 
     item: Item
     plan: Plan
@@ -38,7 +43,8 @@ class Reproduction:
     rows: list[dict[str, Any]]
     changed: Mapping[str, Any] = field(default_factory=dict)
     runs: list[dict[str, Any]] = field(default_factory=list)
-    wall_s: float = 0.0
+    wall_s: float | None = 0.0
+    made_by: list[dict[str, Any]] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
 
     @property
@@ -52,7 +58,7 @@ class Reproduction:
             "item": self.item.name,
             "title": self.item.title,
             "source": self.item.source,
-            "command": f"{self.item.command} --scale {self.plan.scale}",
+            "command": command_of(self.item, self.plan.scale, self.changed),
             "scale": self.plan.scale,
             "changed": dict(self.changed),
             "differences": [*self.item.differences, *self.plan.get("differences", ())],
@@ -61,7 +67,7 @@ class Reproduction:
             "rows": self.rows,
             "runs": self.runs,
             "wall_s": self.wall_s,
-            "made_by": made_by(),
+            "made_by": self.made_by,
         }
 
 
@@ -124,9 +130,7 @@ def reproduced(
 
     item = load_item(name_of_item)
     plan = item.plan(scale)
-    changed = flatten(settings or {})
-    if "data.partition" in changed and plan.get("partitions"):
-        raise ConfigError(f"{item.name} has partitions of its own; leave out data.partition")
+    changed = changes(item, scale, seeds, settings or {})
     job = Job(
         item,
         plan,
@@ -136,13 +140,15 @@ def reproduced(
         progress or (lambda what, done, total: None),
         pause or (lambda: False),
         seeds,
-        changed,
+        flatten(settings or {}),
     )
     check_writable(job.folder)
     start = monotonic()
     studied = work(job)
-    wall_s = monotonic() - start if studied.wall_s is None else studied.wall_s
-    found = Reproduction(item, plan, studied.verdicts, studied.rows, changed, studied.runs, wall_s)
+    runs, wall_s, makers = studied.runs, studied.wall_s, studied.made_by
+    if not runs:  # nothing is kept: all of it was made just now
+        wall_s, makers = monotonic() - start, [made_by()]
+    found = Reproduction(item, plan, studied.verdicts, studied.rows, changed, runs, wall_s, makers)
     told = found.to_json()
     write_json(told, job.folder / "paper.json")
     names = (path.relative_to(job.folder).as_posix() for path in studied.files if path.stem in item.figures)

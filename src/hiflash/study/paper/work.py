@@ -1,89 +1,47 @@
-"""Does the work of an item, by its kind: runs, associations, trainings, models or the theory."""
+"""Does the work of an item, by its kind: runs here, and what is no set of runs in `other_work`."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from hiflash.config import Config
-from hiflash.config.settings import flatten
-from hiflash.errors import ConfigError
 from hiflash.sim.result import Result
-from hiflash.study.cells import Cell, saved, seed_numbers
+from hiflash.study.cells import Cell, saved
 from hiflash.study.compare import Comparison, comparison_cells
-from hiflash.study.paper.claims import Judgement, judge
-from hiflash.study.paper.example import associate_example
 from hiflash.study.paper.figures import draw_more
-from hiflash.study.paper.items import Item, Plan, load_item
-from hiflash.study.paper.other_rules import BOUNDS_NOTES, BOUNDS_READINGS, BOUNDS_WHY, best_check
+from hiflash.study.paper.job import Job, Studied, makers
+from hiflash.study.paper.other_work import (
+    study_associate,
+    study_example,
+    study_models,
+    study_theory,
+    study_train,
+)
 from hiflash.study.paper.parameter_rules import point_label
 from hiflash.study.paper.rows import pooled, rows_of, with_forecast
-from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.runs import Runs
 from hiflash.study.sweep import Sweep, sweep_cells
-from hiflash.study.theory.claims import Claim as TheoryClaim
 
-__all__ = ["Job", "Studied", "work"]
+__all__ = ["run_digest", "work"]
 
-Seeds = int | Sequence[int]
-
-
-@dataclass(frozen=True)
-class Studied:
-    """What came out: a verdict on every claim, the rows behind them, the files, the runs and their seconds.
-
-    The seconds are those of the runs, whenever they ran; None if there are no runs.
-    """
-
-    verdicts: list[Judgement]
-    rows: list[dict[str, Any]]
-    files: list[Path]
-    runs: list[dict[str, Any]] = field(default_factory=list)
-    wall_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Job:
-    """An item at a scale: its folder, the folder of all items, and how to run cells and tell of progress."""
-
-    item: Item
-    plan: Plan
-    base: Path
-    folder_name: str
-    run: Callable[[Sequence[Cell], Path], list[Result]]
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None
-    pause: Callable[[], bool] = lambda: False
-    seeds: Seeds | None = None
-    changed: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def folder(self) -> Path:
-        """Return the folder of its tables, and of its runs if they are its own."""
-        return self.base / self.item.name / self.folder_name
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of the plan with changed ones on top."""
-        return {**self.plan.settings, **flatten(self.changed)}
-
-    @property
-    def seed_numbers(self) -> list[int]:
-        """Return the seeds that were asked for, or those of the plan."""
-        if "seeds" not in self.plan.content and self.seeds is not None:
-            raise ConfigError(f"{self.item.name} has no seeds; leave them out")
-        return seed_numbers(self.plan.get("seeds", 1) if self.seeds is None else self.seeds)
-
-    def judged(self, results: Any) -> list[Judgement]:
-        """Return the verdicts of the item's rules."""
-        return judge(CLAIMS[self.item.name], results)
+NOT_DECIDED = ("name", "digest", "wall_s", "made_by", "warnings")
+"""Numbers of a run that another machine, or another folder, may change."""
 
 
 def work(job: Job) -> Studied:
     """Return what came out of an item; finished runs and trainings are not repeated."""
     return WORK[job.item.kind](job)
+
+
+def run_digest(result: Result) -> str:
+    """Return the digest of a run's model, or of configuration and numbers where nothing was trained."""
+    if result.trainer != "none":
+        return result.digest
+    numbers = {name: value for name, value in result.to_dict().items() if name not in NOT_DECIDED}
+    return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()
 
 
 def _compare(job: Job) -> Studied:
@@ -106,21 +64,6 @@ def _compare(job: Job) -> Studied:
     return Studied(job.judged(runs), rows, files, *_made(cells, comparison.results))
 
 
-def _made(cells: Sequence[Cell], results: Sequence[Result]) -> tuple[list[dict[str, Any]], float]:
-    """Return the digest of every run, to tell whether one elsewhere is the same, and all their seconds."""
-    made = zip(cells, results, strict=True)
-    runs = [{"name": cell.name, "digest": result.digest} for cell, result in made]
-    return runs, sum(result.wall_s for result in results)
-
-
-def _source(job: Job) -> Job:
-    """Return the job whose runs an item reads: its own, or that of another item at the same scale."""
-    if job.item.runs_of is None:
-        return job
-    other = load_item(job.item.runs_of)
-    return replace(job, item=other, plan=other.plan(job.plan.scale))
-
-
 def _sweep(job: Job) -> Studied:
     cells = sweep_cells(grid=job.plan["grid"], seeds=job.seed_numbers, settings=job.settings)
     sweep = saved(Sweep(cells, job.run(cells, job.folder), job.plan["by"]), job.folder)
@@ -131,146 +74,25 @@ def _sweep(job: Job) -> Studied:
     return Studied(job.judged(runs), rows, files, *_made(cells, sweep.results))
 
 
-def _associate(job: Job) -> Studied:
-    from hiflash.report.paper_figures import draw_lambda
-    from hiflash.study.associate import associate
-
-    wanted = [(partition, seed) for partition in job.plan["partitions"] for seed in job.seed_numbers]
-    sweeps: dict[str, list[dict[str, Any]]] = {}
-    files: list[Path] = []
-    for done, (partition, seed) in enumerate(wanted):
-        job.progress(f"{partition}, seed {seed}", done, len(wanted))
-        config = Config.load(None, {**job.settings, "data.partition": partition, "seed": seed})
-        study = associate(config, sweep=job.plan["lambdas"], directory=job.folder / f"{partition}-s{seed}")
-        rows = [{"partition": partition, "seed": seed, **row.to_dict()} for row in study.rows]
-        sweeps.setdefault(partition, []).extend(rows)
-        files += study.files
-    rows = [row for rows in sweeps.values() for row in rows]
-    data = Config.load(None, job.settings).data.name
-    return Studied(job.judged(sweeps), rows, [*files, *draw_lambda(rows, data, job.folder / "lambda")])
+def _made(cells: Sequence[Cell], results: Sequence[Result]) -> tuple[Any, ...]:
+    """Return the digest of every run, to tell whether one elsewhere is the same, their seconds and makers."""
+    made = zip(cells, results, strict=True)
+    runs = [{"name": cell.name, "digest": run_digest(result)} for cell, result in made]
+    return runs, sum(result.wall_s for result in results), makers(result.made_by for result in results)
 
 
-def _example(job: Job) -> Studied:
-    _takes_nothing(job)
-    rows = associate_example(*(job.plan[key] for key in ("classes", "latency_ms", "capacity", "lambdas")))
-    return Studied(job.judged(rows), rows, [])
-
-
-def _train(job: Job) -> Studied:
-    from hiflash.study.train_agent import train_agent
-
-    episodes, trainings = job.plan["episodes"], job.plan["trainings"]
-    records: dict[str, dict[str, Any]] = {}
-    files: list[Path] = []
-    for number, (label, own) in enumerate(trainings.items()):
-        before, told = number * episodes, f"training of {label}"
-
-        def tell(row: Mapping[str, Any], before: int = before, told: str = told) -> None:
-            job.progress(told, before + row["episode"], len(trainings) * episodes)
-
-        settings: Any = {**job.settings, **flatten(own)}
-        trained = train_agent(
-            directory=job.folder / label, episodes=episodes, progress=tell, pause=job.pause, **settings
-        )
-        records[label] = trained.record
-        files += trained.files
-    if len(records) > 1:
-        files += _weight_figure(job, records)
-    rows = [
-        {
-            "label": label,
-            **{key: check[key] for key in ("policy", "episode", "cost", "parallelism")},
-            "thresholds": dict(sorted(Counter(check["thresholds"]).items())),
-        }
-        for label, record in records.items()
-        for check in record["checks"]
-    ]
-    return Studied(job.judged(records), rows, files)
-
-
-def _weight_figure(job: Job, records: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """Draw the agents of several weights of the cost side by side."""
-    from hiflash.report.agent_figures import draw_sigma
-
-    rows = [
-        {
-            "label": label,
-            "sigma": [record["about"]["compute_weight"], record["about"]["send_weight"]],
-            **best_check(record),
-        }
-        for label, record in records.items()
-    ]
-    return draw_sigma(rows, job.folder / "weights")
-
-
-def _models(job: Job) -> Studied:
-    from hiflash.control.networks import q_network
-    from hiflash.methods.models import MODELS
-    from hiflash.train.models import build_model
-
-    _takes_nothing(job)
-    sizes = {}
-    for name, (shape, classes) in job.plan["models"].items():
-        model = build_model(MODELS[name], None, tuple(shape), classes)
-        sizes[name] = sum(each.numel() for each in model.parameters())
-    for name, (edges, threshold_max) in job.plan["networks"].items():
-        network = q_network("paper", edges, threshold_max, 0)
-        sizes[name] = sum(each.numel() for each in network.parameters())
-    rows = [{"model": name, "parameters": size} for name, size in sizes.items()]
-    return Studied(job.judged(sizes), rows, [])
-
-
-def _takes_nothing(job: Job) -> None:
-    """Raise an error if settings or seeds were given."""
-    if job.changed:
-        raise ConfigError(f"{job.item.name} takes no settings; leave out {next(iter(flatten(job.changed)))}")
-    _ = job.seed_numbers
-
-
-def _theory(job: Job) -> Studied:
-    from hiflash.study.theory.plan import theory_plan
-    from hiflash.study.theory.study import check_theory
-
-    _ = job.seed_numbers  # refuses seeds
-    plan = theory_plan(taus=job.plan["taus"], updates=job.plan["updates"], settings=job.settings)
-    runs = len(plan.taus) * len(plan.configs)
-    finished = 0
-
-    def told(what: str, done: int, total: int) -> None:
-        nonlocal finished
-        finished += done > 0  # every call after the first is one update more
-        job.progress(what, finished, runs * plan.updates)
-
-    study = saved(check_theory(plan, progress=told), job.folder)
-    slow = theory_plan(
-        taus=[0],
-        updates=job.plan["slow"]["updates"],
-        settings={**job.settings, "client.lr": job.plan["slow"]["lr"]},
-    )
-    (hardly,) = (claim for claim in check_theory(slow).claims if claim.name == "theorem2")
-    verdicts = [
-        _of_theory(claim)
-        for claim in study.claims
-        if claim.source != "here"  # our own bounds: `hiflash theory` has them
-    ]
-    reading = f"a learning rate of {job.plan['slow']['lr']:g}"
-    verdicts.append(replace(_of_theory(hardly), name="theorem2_slow", of="theorem2", reading=reading))
-    return Studied(verdicts, [setting.to_dict() for setting in study.settings], study.files)
-
-
-def _of_theory(claim: TheoryClaim) -> Judgement:
-    says, why = f"{claim.source}: {claim.says}", BOUNDS_WHY.get(claim.name, "")
-    found = "; ".join(filter(None, (claim.found, BOUNDS_NOTES.get(claim.name))))
-    of = BOUNDS_READINGS.get(claim.name, ("", ""))
-    return Judgement(claim.name, says, claim.holds, None, None, "", found, why, *of)
+def _source(job: Job) -> Job:
+    """Return the job whose runs an item reads: its own, or that of another item at the same scale."""
+    other = job.item.runs_from
+    return replace(job, item=other, plan=other.plan(job.plan.scale))
 
 
 WORK: dict[str, Callable[[Job], Studied]] = {
     "compare": _compare,
     "sweep": _sweep,
-    "associate": _associate,
-    "example": _example,
-    "training": _train,
-    "models": _models,
-    "theory": _theory,
+    "associate": study_associate,
+    "example": study_example,
+    "training": study_train,
+    "models": study_models,
+    "theory": study_theory,
 }
