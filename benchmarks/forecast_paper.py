@@ -21,7 +21,8 @@ from hiflash.study.forecast.constants import Constant, find_constant, is_fedavg,
 from hiflash.study.forecast.scope import beyond_scope
 from hiflash.study.forecast.study import forecast_cells
 from hiflash.study.paper.items import Item, Plan, load_item
-from hiflash.study.paper.run_rules import point_label
+from hiflash.study.paper.parameter_rules import point_label
+from hiflash.study.paper.rows import pooled
 from hiflash.study.sweep import sweep_cells
 
 __all__ = ["Committed", "committed_items", "forecast_item"]
@@ -107,8 +108,4 @@ def _cells(item: Item, plan: Plan) -> list[Cell]:
             seeds=plan["seeds"], settings=plan.settings,
         )  # fmt: skip
     aim = {"stop.target": plan["target"]}
-    return [replace(cell, config=cell.config.with_settings(aim)) for cell in cells if _aims(cell)]
-
-
-def _aims(cell: Cell) -> bool:
-    return cell.config.cloud.schedule != "centralized"  # pooled training takes all its steps
+    return [replace(cell, config=cell.config.with_settings(aim)) for cell in cells if not pooled(cell)]

@@ -16,6 +16,10 @@ MOST_ROWS = 40
 _CAPTIONS = {
     "methods": "The paper's methods: the test metric of the cloud's model.",
     "needs": "Communications until targets were reached.",
+    "zoom": "Every label in the upper range of accuracy, with its seeds.",
+    "curves": "Accuracy over communications for every alpha and upsilon.",
+    "maps": "What the claims about alpha and upsilon are about.",
+    "shards": "What runs needed on random and on balanced shards.",
     "costs": "System cost until the target: computing, sending and time.",
     "settings": "What runs needed under other settings (filled), and their forecasts (open).",
     "js": "Accuracy over the total JS divergence of the edges.",
