@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from hiflash.report.canvas import (
     FONT,
@@ -51,18 +51,24 @@ def draw_js_accuracy(points: Sequence[Mapping[str, Any]], title: str, stem: Path
             label=NAMES.get(method, method),
         )
         handles.append(line)
-    for place, point in enumerate(sorted(points, key=lambda point: float(point["total_js"]))):
+    for point in points:
         axes.annotate(
             label_words(str(point["label"]).removeprefix("hidelta-")),
             (point["total_js"], point["accuracy"]),
-            xytext=(0, 9 if place % 2 else -15),  # neighbours are close together: above, below
+            xytext=(1, 6),
             textcoords="offset points",
-            ha="center",
+            rotation=40,  # neighbours are close together
             fontsize=FONT - 1.5,
             color=INK,
         )
     style(axes, "Total JS divergence of the edges", "Test accuracy")
-    axes.margins(x=0.12, y=0.15)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+    axes.tick_params(axis="x", which="both", labelsize=FONT - 1)
+    axes.margins(x=0.12)
+    axes.set_ylim(0, 1.35 * max(float(point["accuracy"]) for point in points))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: goal(value)))
     legend_below(figure, handles)
     return save(figure, stem)

@@ -200,3 +200,9 @@ def test_a_trade_off_has_interpolated_targets(
     draw_more(item, item.plan("small"), runs, rows_of(runs), tmp_path)
     assert [each["targets"] for each in seen] == [each["targets_interpolated"] for each in runs.cells]
     assert {each["partition"] for each in seen} == {"Non-IID(2)"}
+
+
+def test_accuracy_against_divergence_is_drawn(tmp_path: Path, runs: Runs) -> None:
+    item = load_item("accuracy-js")
+    draw_more(item, item.plan("small"), runs, rows_of(runs), tmp_path)
+    assert (tmp_path / "js.png").stat().st_size > 10_000

@@ -204,12 +204,13 @@ def test_who_ties_is_not_the_lowest() -> None:
 
 
 def test_accuracy_against_divergence() -> None:
-    js = {"a": (0.4, 0.77), "b": (1.0, 0.7), "c": (1.9, 0.65)}
+    js = {"a": (0.4, 0.77), "b": (1.0, 0.7), "c": (1.9, 0.65), "d": (6.0, 0.2)}
     cells = [cell(k, [(10, accuracy)], total_js=v) for k, (v, accuracy) in js.items()]
     cells.append(cell("hidelta", [(10, 0.99)], total_js=3.0, method="hidelta"))  # not the paper's method
     found = verdicts(js_accuracy_claims(), Runs(cells))
     assert found["accuracy_falls_with_js"] == (True, pytest.approx(-1))
-    assert found["drop"] == (True, pytest.approx(-12))
+    assert found["drop"] == (True, pytest.approx(-57))
+    assert found["drop_in_range"] == (True, pytest.approx(-12))
 
 
 def test_lambda() -> None:
