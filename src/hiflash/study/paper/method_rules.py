@@ -1,6 +1,6 @@
 """Claims about methods side by side: accuracy against client work, communications to a target, the trade-off.
 
-Written before the runs that are reported. A rule speaks of one partition, where the item has several.
+A rule speaks of one partition, where the item has several.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Claims about what the paper leaves open: the WAN, the slot, and how shards are dealt, on MNIST.
 
-Written before the runs that are reported. Each repeats a claim of `communications-mnist` under one reading.
+Each repeats a claim of `communications-mnist` under one reading.
 """
 
 from __future__ import annotations

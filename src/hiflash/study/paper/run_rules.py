@@ -1,7 +1,4 @@
-"""Claims about HiFL's own parts: Edge-IID, cost, latency, accuracy against JS.
-
-Written before the runs that are reported.
-"""
+"""Claims about HiFL's own parts: Edge-IID, cost, latency, accuracy against JS."""
 
 from __future__ import annotations
 
