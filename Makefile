@@ -19,7 +19,7 @@ $(READY): pyproject.toml
 
 install: $(READY) ## create .venv and install hiflash with its tools
 
-run: $(READY) ## compare FedAvg, HierFAVG, HiFL and HiFlash on real digits: tables and figures in runs/demo
+run: $(READY) ## compare five methods on real digits: tables and figures in runs/demo
 	$(BIN)/hiflash compare examples/demo.toml --name demo
 
 paper: $(READY) ## reproduce the paper at small scale: long, and the same command goes on (docs/paper.md)

@@ -245,8 +245,8 @@ def _page(command: str, rows: Sequence[Row], told: Mapping[str, Mapping[str, Any
     known = [row for row in rows if row["closed_form"] and row["reached"] == row["seeds"]]
     off = sorted(abs(row["closed_form"] / row["measured_communications"] - 1) for row in known)
     tail = (
-        f"\nThe closed form, for the {len(known)} rows whose cloud interpolates: communications off by "
-        f"{median(off):.1%} as often as not, {off[-1]:.1%} at worst.\n"
+        f"\nThe closed form, for the {len(known)} rows whose cloud interpolates: communications off by a "
+        f"median of {median(off):.1%}, {off[-1]:.1%} at worst.\n"
     )
     return head + markdown_tables(rows, told) + tail
 

@@ -182,3 +182,29 @@ def test_an_item_with_changed_settings_is_not_published(
 
 def test_a_bar_in_a_cell_does_not_end_it() -> None:
     assert "a\\|b is so" in item_page(told("one", claim("a|b", True, 1.0)))
+
+
+def test_an_item_that_was_not_run_here_keeps_its_numbers_and_gets_the_words_of_today(
+    tmp_path: Path, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = results / "paper"
+    pages.mkdir()
+    old = claim("hiflash_is_best", False, 29.0, says="in old words", unit="% of them")
+    gone = claim("nobody_asks_any_more", True, 1.0)
+    (pages / "communications-femnist.json").write_text(json.dumps(told("communications-femnist", old, gone)))
+    (pages / "communications-femnist.md").write_text(
+        "# Title\n\n![Title](communications-femnist-needs.png)\n"
+    )
+    assert main([str(tmp_path / "runs"), str(results)]) == 0
+    kept = json.loads((pages / "communications-femnist.json").read_text())
+    assert kept["holds"] == {"hiflash_is_best": False}
+    (same,) = kept["claims"]
+    assert (same["ours"], same["found"], same["paper"]) == (29.0, "a 9, b 10", None)
+    assert same["says"] == "HiFlash needs the fewest communications of all, for every target"
+    page = (pages / "communications-femnist.md").read_text()
+    assert "old words" not in page
+    assert page.count("![") == page.count("communications-femnist-needs.png") == 1
+    assert "run it again for hiflash_below_fedasync_exp_writer" in capsys.readouterr().err
+    table = (results / "paper.md").read_text()
+    assert "1 claims, as written: 0 hold, 1 do not" in table
+    assert "Not run yet at this scale, and not counted: models, association-example" in table

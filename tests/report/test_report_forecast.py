@@ -52,7 +52,7 @@ def test_remarks_tell_budgets_notes_and_what_is_left_out() -> None:
     }
     assert forecast_remarks(told) == [
         "noniid2/a, noniid2/b: S = 252.3 rounds of FedAvg to the target (given)",
-        "expected error: 6% as often as not, 16% at worst, over 24 results of few local steps",
+        "expected error: median 6%, largest 16%, over 24 results of few local steps",
         "HiFL: more than stop.client_steps allows; a run would end before its target",
         "FedAT, TiFL: some note",
         "FedAT: given up before the target in 1 of 2 seeds",

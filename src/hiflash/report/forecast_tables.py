@@ -105,7 +105,7 @@ def _remarks(row: Row) -> list[str]:
 
 def _error(found: Row) -> str:
     return (
-        f"expected error: {found['median']:.0%} as often as not, {found['worst']:.0%} at worst, over "
+        f"expected error: median {found['median']:.0%}, largest {found['worst']:.0%}, over "
         f"{found['rows']} results {_REGIMES[found['regime']]}"
     )
 

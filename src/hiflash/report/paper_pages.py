@@ -16,6 +16,7 @@ __all__ = ["as_written", "item_page", "overview"]
 
 Told = Mapping[str, Any]
 TAKEN = ("communications", "client_steps", "virtual_s", "total_cost")
+LAST_FIVE = "Claims compare means of the last five evaluations; the final accuracy is that of the last one."
 
 
 def item_page(told: Told, figures: Sequence[str] = ()) -> str:
@@ -29,6 +30,8 @@ def item_page(told: Told, figures: Sequence[str] = ()) -> str:
     for figure in figures:
         lines += ["", f"![{told['title']}]({figure})"]
     lines += _numbers(told)
+    if any(row.get("accuracy") is not None for row in told["rows"]):
+        lines += ["", LAST_FIVE]
     lines += ["", _made(told)]
     return "\n".join(lines) + "\n"
 

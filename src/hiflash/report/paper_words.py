@@ -116,7 +116,10 @@ def in_words(text: str) -> str:
     'mean fall: 0.08 with tau = 2, 0.14 points with tau = inf'
     >>> in_words("mean_latency_ms 37.5 at lambda 0, 43.2 at 1000")
     'mean response latency 37.5 ms at lambda 0, 43.2 ms at 1000'
+    >>> in_words("hiflash is above hierfavg on writer")
+    'HiFlash is above HierFAVG with one writer per client'
     """
+    text = text.replace("on writer", "with one writer per client")
     if "mean_latency_ms" in text:
         text = re.sub(r"(?<=\d) at ", " ms at ", text.replace("mean_latency_ms", "mean response latency"))
     # "tau = 2 0.08" would be two numbers side by side.

@@ -175,15 +175,15 @@ def _worded(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Methods keep their names, from which figures know their looks.
     """
-    from hiflash.report.paper_words import data_words, label_words, part_title
+    from hiflash.report.paper_words import data_words, label_words, part_title, part_words
 
+    several = len(_parts(cells)) > 1
+    worded = part_title if several else part_words  # alone, it stands in the title of the figure
     return [
         {
             **cell,
             "data": data_words(str(cell["data"])),
-            "partition": cell["partition"]
-            if cell["partition"] == "pooled"
-            else part_title(cell["partition"]),
+            "partition": cell["partition"] if cell["partition"] == "pooled" else worded(cell["partition"]),
             "label": cell["label"] if cell["label"] == cell["method"] else label_words(str(cell["label"])),
             "targets": cell["targets_interpolated"] or cell["targets"],
         }
@@ -193,15 +193,17 @@ def _worded(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _title(runs: Runs, what: str, how: str = "mean of {} seeds") -> str:
     """Return the title of a figure: data, the partition if it is one, what is shown, how many seeds."""
-    from hiflash.report.paper_words import data_words, over_seeds_words, part_title
+    from hiflash.report.paper_words import data_words, over_seeds_words, part_words
 
     data = ", ".join(dict.fromkeys(data_words(str(cell["data"])) for cell in runs.cells))
-    parts = list(
-        dict.fromkeys(str(cell["partition"]) for cell in runs.cells if cell["partition"] != "pooled")
-    )
-    where = f", {part_title(parts[0])}" if len(parts) == 1 else ""
+    parts = _parts(runs.cells)
+    where = f", {part_words(parts[0])}" if len(parts) == 1 else ""
     seeds = len({cell["seed"] for cell in runs.cells})
     return f"{data}{where}: {what} {over_seeds_words(seeds, how)}"
+
+
+def _parts(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(str(cell["partition"]) for cell in cells if cell["partition"] != "pooled"))
 
 
 def _goal(runs: Runs) -> str:

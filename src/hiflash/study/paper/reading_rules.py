@@ -39,8 +39,8 @@ NAMES = {
     "noniid1-balanced": "Non-IID(1) with balanced shards",
 }
 WHY = (
-    "staleness comes from the edges that work at the same time, and these from the WAN and the slot: less of "
-    "either, fewer communications"
+    "edges that work at the same time make each other stale; with a faster WAN or longer slots fewer of them "
+    "do, and HiFL needs fewer communications"
 )
 SHARDS = (
     "random shards are not the reason: on balanced ones every method needs 1 to 16 % fewer, in the same "

@@ -6,6 +6,7 @@ import math
 
 from hiflash.study.paper.claims import Claim, Found, on_balanced
 from hiflash.study.paper.runs import (
+    STRONG,
     Rule,
     Runs,
     correlation,
@@ -116,7 +117,7 @@ def _falls_with_js(runs: Runs) -> Found:
     points = _points(runs)
     found = correlation([js for js, _ in points], [accuracy for _, accuracy in points])
     told = ", ".join(f"JS {js:.2f}: {100 * accuracy:.1f} %" for js, accuracy in points)
-    return Found(None if found is None else found <= -0.5, found, told)
+    return Found(None if found is None else found <= -STRONG, found, told)
 
 
 def _drop(most: float = math.inf) -> Rule:

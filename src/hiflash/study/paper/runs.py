@@ -12,8 +12,9 @@ from hiflash.core.metrics import ACCURACY
 from hiflash.sim.targets import crossing
 from hiflash.study.paper.claims import Found
 
-__all__ = ["Runs", "all_of", "correlation", "count_words", "fewer", "near", "ordered", "steadier"]
+__all__ = ["STRONG", "Runs", "all_of", "correlation", "count_words", "fewer", "near", "ordered", "steadier"]
 
+STRONG = 0.8  # rank correlation that a claim about a trend needs
 LAST = 5  # evaluations whose mean is the accuracy at some amount of client work
 
 Cell = Mapping[str, Any]
@@ -160,18 +161,24 @@ class Runs:
         steps = [cell["client_steps"] for label in labels for cell in self.of(label, partition)]
         return min(steps, default=None)
 
-    def fluctuation(self, label: str, partition: str | None = None) -> float | None:
+    def fluctuation(self, label: str, partition: str | None = None, apart: float = 0) -> float | None:
         """Return the mean fall of accuracy from one evaluation to the next in the second half of a run.
 
-        Rises count as no fall: they are what training is for.
+        Rises count as no fall: they are what training is for. Of evaluations within `apart` client
+        steps only the first counts.
         """
         found = []
         for cell in self.of(label, partition):
-            values = [row["accuracy"] for row in cell["evaluations"] if row["accuracy"] is not None]
+            values = [row["accuracy"] for row in _spaced(cell, apart)]
             late = values[len(values) // 2 :]
             if len(late) > 1:
                 found.append(fmean(max(0.0, a - b) for a, b in pairwise(late)))
         return fmean(found) if found else None
+
+    def spacing(self, label: str, partition: str | None = None) -> float:
+        """Return the mean number of client steps from one evaluation to the next."""
+        known = [(cell["client_steps"], len(cell["evaluations"])) for cell in self.of(label, partition)]
+        return fmean(steps / max(1, count) for steps, count in known) if known else 0.0
 
 
 Rule = Callable[[Runs], Found]
@@ -219,14 +226,19 @@ def near(ours: str, theirs: str, partition: str | None = None, points: float = 0
     return rule
 
 
-def steadier(calm: str, wild: str, partition: str | None = None) -> Rule:
-    """Return a rule: one label's accuracy fluctuates less than another's. Our number is the ratio."""
+def steadier(calm: str, wild: str, partition: str | None = None, *, equal_work: bool = False) -> Rule:
+    """Return a rule: one label's accuracy fluctuates less than another's. Our number is the ratio.
+
+    With `equal_work` evaluations of both are as far apart in client steps, however often they were made.
+    """
 
     def rule(runs: Runs) -> Found:
-        a, b = (runs.fluctuation(label, partition) for label in (calm, wild))
+        apart = max(runs.spacing(label, partition) for label in (calm, wild)) if equal_work else 0
+        a, b = (runs.fluctuation(label, partition, apart) for label in (calm, wild))
         if a is None or b is None:
             return Found(None, None, f"needs runs of {calm} and {wild}")
-        told = f"mean fall between evaluations: {calm} {100 * a:.2f}, {wild} {100 * b:.2f} points"
+        every = f" {apart:,.0f} client steps apart" if apart else ""
+        told = f"mean fall between evaluations{every}: {calm} {100 * a:.2f}, {wild} {100 * b:.2f} points"
         return Found(a < b, b / a if a else None, told)
 
     return rule
@@ -288,6 +300,17 @@ def _crossing(cell: Cell, goal: float, measure: str) -> float | None:
     """Return a measure where the line between two evaluations crosses the goal."""
     found = crossing(cell["evaluations"], ACCURACY, goal, (measure,))
     return None if found is None else found[measure]
+
+
+def _spaced(cell: Cell, apart: float) -> list[Mapping[str, Any]]:
+    """Return the evaluations of a run, of those within `apart` client steps the first."""
+    rows = [row for row in cell["evaluations"] if row["accuracy"] is not None]
+    if not apart:
+        return rows
+    first: dict[float, Mapping[str, Any]] = {}
+    for row in rows:
+        first.setdefault(row["client_steps"] // apart, row)
+    return list(first.values())
 
 
 def _steady(cell: Cell, goal: float) -> float | None:
