@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 import hiflash
 from hiflash.config import Config
@@ -185,21 +186,41 @@ def test_costs_are_drawn_seed_by_seed_and_say_whose_they_are(asked: Asked) -> No
     assert given["title"] == "MNIST, Non-IID(2): system cost to 90 % (bars: mean of 2 seeds, dots: seeds)"
 
 
-def test_a_trade_off_has_interpolated_targets(
-    monkeypatch: pytest.MonkeyPatch, runs: Runs, tmp_path: Path
+def test_a_trade_off_has_the_targets_of_the_item_and_names_who_reaches_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[Mapping[str, Any]] = []
+    figure = Figure()
+    figure.subplots()
 
     def keep(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         seen.extend(cells)
-        return {"tradeoff": None}
+        return {"tradeoff": figure}
 
     monkeypatch.setattr("hiflash.report.compare_figures.compare_figures", keep)
-    monkeypatch.setattr("hiflash.report.canvas.save", lambda figure, stem: [])
+    own = {"targets": {}, "targets_interpolated": {}, "stop_target": None}
+    cells = [
+        cell("hifl", 0, 0.1, 0.5, 0.6, **own),
+        cell("hidelta", 0, 0.1, 0.1, **own),
+        cell("hifl-tau2", 0, 0.5, **own),
+    ]
     item = load_item("trade-off")
-    draw_more(item, item.plan("small"), runs, rows_of(runs), tmp_path)
-    assert [each["targets"] for each in seen] == [each["targets_interpolated"] for each in runs.cells]
-    assert {each["partition"] for each in seen} == {"Non-IID(2)"}
+    draw_more(item, item.plan("full"), Runs(cells), [], tmp_path)
+    (shown,) = seen  # hifl-tau2 stands in the table alone
+    found = {target: at and at["communications"] for target, at in shown["targets"].items()}
+    assert found == {"0.2": 12.5, "0.3": 15, "0.4": 17.5, "0.5": 20, "0.55": 25, "0.6": 30}
+    assert shown["partition"] == "Non-IID(2)"
+    assert [text.get_text() for text in figure.axes[0].texts] == ["HiDelta: 10.0 % at best"]
+
+
+def test_a_trade_off_in_which_nobody_learns_is_drawn(tmp_path: Path, runs: Runs) -> None:
+    cells = [
+        {**cell, "evaluations": [{**row, "accuracy": 0.1} for row in cell["evaluations"]]}
+        for cell in runs.cells
+    ]
+    item = load_item("trade-off")
+    draw_more(item, item.plan("full"), Runs(cells), [], tmp_path)
+    assert (tmp_path / "tradeoff.png").stat().st_size > 1000
 
 
 def test_accuracy_against_divergence_is_drawn(tmp_path: Path, runs: Runs) -> None:

@@ -25,7 +25,6 @@ from hiflash.study.paper.other_rules import (
     weight_claims,
 )
 from hiflash.study.paper.rows import rows_of, with_forecast
-from hiflash.study.paper.rule_makers import slightly_below
 from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.run_rules import js_accuracy_claims, latency_claims
 from hiflash.study.paper.runs import Runs, fewer, near, ordered, steadier
@@ -105,17 +104,8 @@ def test_fluctuations_are_compared_at_equal_client_work() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("gap", "slightly"), [(0.01, False), (0, False), (-0.01, True), (-0.029, True), (-0.04, False)]
-)
-def test_slightly_below_is_below_and_not_far(gap: float, slightly: bool) -> None:
-    runs = Runs([cell("hifl", [(10, 0.8 + gap)]), cell("fedavg", [(10, 0.8)])])
-    found = slightly_below("hifl", "fedavg", "noniid2", 3.0)(runs)
-    assert (found.holds, found.ours) == (slightly, pytest.approx(100 * gap, abs=1e-9))
-
-
 def test_a_gap_to_fedavg_counts_once() -> None:
-    """On IID data it is asked whether HiFL is comparable, elsewhere whether it is slightly below."""
+    """On IID data it is asked whether HiFL is comparable, elsewhere whether it is at most slightly below."""
     names = [claim.name for claim in accuracy_claims(("iid", "noniid2")) if "hifl_" in claim.name]
     assert [name for name in names if "near" in name] == ["hifl_near_fedavg_iid"]
     assert [name for name in names if "slightly" in name] == ["hifl_slightly_below_fedavg_noniid2"]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hiflash.core.metrics import ACCURACY
+from hiflash.sim.targets import crossing
 from hiflash.study.paper.items import Item, Plan
 from hiflash.study.paper.parameter_rules import CHOSEN, point_label
 from hiflash.study.paper.runs import Runs
@@ -47,6 +49,22 @@ def _compared(name: str) -> Draw:
         return save(compare_figures(_worded(runs.cells))[name], stem)
 
     return draw
+
+
+def _trade_off(plan: Plan, runs: Runs, rows: Rows, stem: Path) -> list[Path]:
+    """Draw communications to the item's targets. Labels that reach none are named, with their best."""
+    from hiflash.report.canvas import INK, save
+    from hiflash.report.compare_figures import compare_figures
+    from hiflash.report.paper_words import label_words
+
+    cells = [_aimed(cell, plan["targets"]) for cell in runs.cells if cell["label"] in plan["shown"]]
+    learned = [cell for cell in cells if any(cell["targets"].values())] or cells
+    figure = compare_figures(_worded(learned))["tradeoff"]
+    others = [cell for cell in cells if cell not in learned]
+    told = [f"{label_words(cell['label'])}: {100 * cell['best_accuracy']:.1f} % at best" for cell in others]
+    axes = figure.axes[0]
+    axes.text(0.99, 0.07, "\n".join(told), transform=axes.transAxes, ha="right", va="bottom", color=INK)
+    return save(figure, stem)
 
 
 def _methods(plan: Plan, runs: Runs, rows: Rows, stem: Path) -> list[Path]:
@@ -191,6 +209,14 @@ def _worded(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _aimed(cell: Mapping[str, Any], targets: Sequence[float]) -> dict[str, Any]:
+    """Return a cell with the targets of the item instead of those of every run."""
+    reached = {
+        str(each): crossing(cell["evaluations"], ACCURACY, each, ("communications",)) for each in targets
+    }
+    return {**cell, "targets": reached, "targets_interpolated": reached}
+
+
 def _title(runs: Runs, what: str, how: str = "mean of {} seeds") -> str:
     """Return the title of a figure: data, the partition if it is one, what is shown, how many seeds."""
     from hiflash.report.paper_words import data_words, over_seeds_words, part_words
@@ -214,7 +240,7 @@ Draw = Callable[[Plan, Runs, Rows, Path], list[Path]]
 MORE: dict[str, Draw] = {
     "compare": _compared("compare"),
     "latency": _compared("latency"),
-    "tradeoff": _compared("tradeoff"),
+    "tradeoff": _trade_off,
     "methods": _methods,
     "zoom": _zoom,
     "needs": _needs,

@@ -30,7 +30,7 @@ NAMES = (
 OWN = ("title", "source", "kind", "runs_of", "differences", "figures", "plan", *SCALES)
 PLANNED = (
     "methods", "variants", "without", "under", "crossed", "partitions", "seeds", "settings", "grid", "by",
-    "target", "targets", "forecast",
+    "target", "targets", "forecast", "shown",
     "lambdas", "trainings", "episodes", "taus", "updates", "slow", "models",
     "networks", "classes", "latency_ms", "capacity", "differences",
 )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hiflash.study.paper.claims import Found
-from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer, near
+from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer
 
 __all__ = [
     "best_near",
@@ -17,7 +17,6 @@ __all__ = [
     "misses",
     "needs",
     "share_falls",
-    "slightly_below",
     "to_both_best",
 ]
 
@@ -163,19 +162,6 @@ def to_both_best(ours: str, theirs: str, partition: str, percent: float = 0.0) -
         bests = [cell["best_accuracy"] for label in (ours, theirs) for cell in runs.of(label, partition)]
         found = fewer(ours, theirs, partition, target=min(bests, default=None))(runs)
         return found if found.ours is None else replace(found, holds=found.ours < -percent)
-
-    return rule
-
-
-def slightly_below(ours: str, theirs: str, partition: str, points: float) -> Rule:
-    """Return a rule: at equal client work the accuracy is below another's, by at most some points.
-
-    Our number is the difference in points.
-    """
-
-    def rule(runs: Runs) -> Found:
-        found = near(ours, theirs, partition, points)(runs)
-        return found if found.ours is None else replace(found, holds=-points <= found.ours < 0)
 
     return rule
 
