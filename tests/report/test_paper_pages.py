@@ -82,6 +82,17 @@ def test_a_page_has_claims_figures_numbers_and_how_it_was_made() -> None:
     assert "not the item as it ships" in item_page(told("one", changed={"seed": 3}))
 
 
+def test_readings_have_a_table_of_their_own_with_the_words_of_their_claims() -> None:
+    here = claim("a_more", True, -3.0, of="a", reading="five edges")
+    elsewhere = claim("other", None, None, of="two/x", reading="epochs")
+    page = item_page(told("one", claim("a", False, 5.0), here, elsewhere))
+    written, readings = page.split("## Other readings of what the paper leaves open")
+    assert "a_more" not in written
+    assert "| a is so | five edges | -10.0 % | -3.0 % | holds | a 9, b 10 |  |" in readings
+    assert "| other is so | epochs | -10.0 % | - | cannot tell | a 9, b 10 | because |" in readings
+    assert "Other readings" not in item_page(told("one", claim("a", True, 1.0)))
+
+
 def test_a_number_that_the_words_repeat_stands_once() -> None:
     size = claim("a", True, 21_840, unit="parameters", found="lenet has 21,840 parameters")
     waits = claim("b", True, 0.0, unit="ms", found="hifl 30 ms")

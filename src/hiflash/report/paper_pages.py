@@ -16,6 +16,7 @@ __all__ = ["as_written", "item_page", "overview"]
 
 Told = Mapping[str, Any]
 TAKEN = ("communications", "client_steps", "virtual_s", "total_cost")
+HEADS = ("Paper", "Ours", "Verdict", "Found", "Why")
 LAST_FIVE = "Claims compare means of the last five evaluations; the final accuracy is that of the last one."
 
 
@@ -25,10 +26,12 @@ def item_page(told: Told, figures: Sequence[str] = ()) -> str:
     if told["changed"]:
         lines += [f"**Changed settings:** {told['changed']}. This is not the item as it ships.", ""]
     lines += [f"- {difference}" for difference in told["differences"]]
-    heads = ["Claim", "Paper", "Ours", "Verdict", "Found", "Why"]
-    lines += ["", *_sheet(heads, map(_claim_cells, told["claims"]), 1)]
+    written = as_written(told)
+    if written:
+        lines += ["", *_sheet(["Claim", *HEADS], [(_says(each), *_claim_cells(each)) for each in written], 1)]
     for figure in figures:
         lines += ["", f"![{told['title']}]({figure})"]
+    lines += _readings(told)
     lines += _numbers(told)
     if any(row.get("accuracy") is not None for row in told["rows"]):
         lines += ["", LAST_FIVE]
@@ -99,9 +102,30 @@ def _number(reading: Mapping[str, Any]) -> str:
     return "" if reading["ours"] is None else f" ({claim_number(reading, 'ours')})"
 
 
+def _readings(told: Told) -> list[str]:
+    """Return a table of the claims under other readings, with the words of the claims that they repeat."""
+    homes = {claim["name"]: claim for claim in told["claims"]}
+    rows = [
+        (_says(homes.get(claim["of"], claim)), in_words(claim["reading"]), *_claim_cells(claim))
+        for claim in told["claims"]
+        if claim["of"]
+    ]
+    if not rows:
+        return []
+    return [
+        "",
+        "## Other readings of what the paper leaves open",
+        "",
+        *_sheet(["Claim", "Reading", *HEADS], rows, 2),
+    ]
+
+
+def _says(claim: Mapping[str, Any]) -> str:
+    return in_words(claim["says"]) + (" (not in the paper)" if claim["whose"] == "ours" else "")
+
+
 def _claim_cells(claim: Mapping[str, Any]) -> tuple[str, ...]:
     return (
-        in_words(claim["says"]) + (" (not in the paper)" if claim["whose"] == "ours" else ""),
         claim_number(claim, "paper"), claim_number(claim, "ours"), verdict_words(claim["holds"]),
         in_words(claim["found"]), _why(claim),
     )  # fmt: skip
