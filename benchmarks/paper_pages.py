@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from hiflash.store.files import write_atomic
 from hiflash.study.paper.items import NAMES, load_item
 from hiflash.study.paper.rules import CLAIMS
 
-WORDS = ("says", "paper", "unit", "why", "of", "reading", "whose")
+WORDS = ("says", "why", "of", "reading", "whose")
 START, END = "<!-- claims -->", "<!-- end of claims -->"
 
 
@@ -47,14 +46,14 @@ def write_pages(runs: Path, results: Path, scale: str) -> int:
     split_page(results / "paper.md")
     new = {name: read_item(runs / name / scale / "paper.json") for name in NAMES}
     old = {name: reworded(read_item(pages / f"{name}.json")) for name in NAMES if not new[name]}
+    old = {name: told if told.get("scale") == scale else {} for name, told in old.items()}
     shown = [told for name in NAMES if (told := new[name] or old[name])]
     for name, told in new.items():
         if told:
             write_item(told, runs / name / scale, pages)
     for name, told in old.items():
         if told:
-            figures = re.findall(r"^!\[.*\]\((.*)\)$", (pages / f"{name}.md").read_text(), re.MULTILINE)
-            write_page(told, figures, pages)
+            write_page(told, _figures_there(name, pages), pages)
     write_claims(shown, results / "paper.md")
     return len(shown)
 
@@ -78,7 +77,8 @@ def read_item(path: Path) -> dict[str, Any]:
 def reworded(told: dict[str, Any]) -> dict[str, Any]:
     """Return a finished item with its numbers and the words that the code has now.
 
-    Claims that the code has no more are left out. For those that are new the item must be run again.
+    A rule that changes gets a new name, so that no verdict stands beside the words of another rule. Claims
+    that the code has no more are left out, and those that are new wait until the item is run again.
     """
     if not told:
         return told
@@ -89,11 +89,16 @@ def reworded(told: dict[str, Any]) -> dict[str, Any]:
         for claim in told["claims"]
         if not now or claim["name"] in now
     ]
-    if unknown := now.keys() - {claim["name"] for claim in claims}:
-        print(f"{item.name}: run it again for {', '.join(sorted(unknown))}", file=sys.stderr)
-    differences = [*item.differences, *item.plan(told["scale"]).get("differences", ())]
-    holds = {claim["name"]: claim["holds"] for claim in claims}
-    return {**told, "title": item.title, "differences": differences, "holds": holds, "claims": claims}
+    judged = {claim["name"]: claim["holds"] for claim in claims}
+    return {
+        **told,
+        "title": item.title,
+        "source": item.source,
+        "differences": [*item.differences, *item.plan(told["scale"]).get("differences", ())],
+        "holds": judged,
+        "claims": claims,
+        "waiting": [claim.says for claim in now.values() if claim.name not in judged],
+    }
 
 
 def write_item(told: dict[str, Any], folder: Path, pages: Path) -> None:
@@ -102,9 +107,9 @@ def write_item(told: dict[str, Any], folder: Path, pages: Path) -> None:
     figures = {}
     for path in load_item(name).figures_in(folder, told["scale"]):
         figures["-".join([name, *path.relative_to(folder).with_suffix("").parts]) + ".png"] = path
-    for path in pages.glob(f"{name}-*.png"):  # of an item that had other figures
-        if path.name not in figures and not any(path.name.startswith(f"{other}-") for other in _longer(name)):
-            path.unlink()
+    for old in _figures_there(name, pages):
+        if old not in figures:  # the item had other figures
+            (pages / old).unlink()
     for new, path in figures.items():
         write_atomic(pages / new, path.read_bytes())
     write_page(told, list(figures), pages)
@@ -126,6 +131,17 @@ def split_page(path: Path) -> tuple[str, str]:
     return text[: text.index(START)], text[text.index(END) + len(END) :]
 
 
+def _figures_there(name: str, pages: Path) -> list[str]:
+    """Return the committed figures of an item, in its order."""
+    order = load_item(name).figures
+    others = tuple(f"{other}-" for other in _longer(name))
+    own = [path for path in sorted(pages.glob(f"{name}-*.png")) if not path.name.startswith(others)]
+    places = {
+        path: [at for at, figure in enumerate(order) if path.stem.endswith(f"-{figure}")] for path in own
+    }
+    return [path.name for path in sorted(own, key=lambda path: places[path] or [len(order)])]
+
+
 def _longer(name: str) -> list[str]:
     """Return the items whose names begin with this one: their figures do too."""
     return [other for other in NAMES if other.startswith(f"{name}-")]
@@ -140,6 +156,9 @@ def write_claims(items: list[dict[str, Any]], path: Path) -> None:
     words = f"{len(claims)} claims, as written: {hold} hold, {differ} do not, {unknown} cannot be told."
     if missing := [name for name in NAMES if name not in {told["item"] for told in items}]:
         words += f" Not run yet at this scale, and not counted: {', '.join(missing)}."
+    if waiting := {told["item"]: len(told["waiting"]) for told in items if told.get("waiting")}:
+        told_of = ", ".join(f"{count} of {name}" for name, count in waiting.items())
+        words += f" Newer than their runs, and not counted: {told_of}."
     table = "\n".join(overview(items, "paper/{item}.md"))
     write_atomic(path, f"{before}{START}\n\n{words}\n\n{table}\n\n{END}{after}")
 

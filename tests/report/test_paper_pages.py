@@ -88,7 +88,9 @@ def test_readings_have_a_table_of_their_own_with_the_words_of_their_claims() -> 
     page = item_page(told("one", claim("a", False, 5.0), here, elsewhere))
     written, readings = page.split("## Other readings of what the paper leaves open")
     assert "a_more" not in written
-    assert "| a is so | five edges | -10.0 % | -3.0 % | holds | a 9, b 10 |  |" in readings
+    assert "| a_more is so | five edges | -10.0 % | -3.0 % | holds | a 9, b 10 |  |" in readings
+    same = claim("a_more", True, -3.0, says="the same with five edges", of="a", reading="five edges")
+    assert "| a is so | five edges |" in item_page(told("one", claim("a", False, 5.0), same))
     assert "| other is so | epochs | -10.0 % | - | cannot tell | a 9, b 10 | because |" in readings
     assert "Other readings" not in item_page(told("one", claim("a", True, 1.0)))
 
@@ -196,26 +198,28 @@ def test_a_bar_in_a_cell_does_not_end_it() -> None:
 
 
 def test_an_item_that_was_not_run_here_keeps_its_numbers_and_gets_the_words_of_today(
-    tmp_path: Path, results: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, results: Path
 ) -> None:
     pages = results / "paper"
     pages.mkdir()
     old = claim("hiflash_is_best", False, 29.0, says="in old words", unit="% of them")
     gone = claim("nobody_asks_any_more", True, 1.0)
     (pages / "communications-femnist.json").write_text(json.dumps(told("communications-femnist", old, gone)))
-    (pages / "communications-femnist.md").write_text(
-        "# Title\n\n![Title](communications-femnist-needs.png)\n"
-    )
+    (pages / "communications-femnist-needs.png").write_bytes(b"png")
+    small = told("communications-mnist", claim("a", True, 1.0), scale="small")
+    (pages / "communications-mnist.json").write_text(json.dumps(small))
     assert main([str(tmp_path / "runs"), str(results)]) == 0
     kept = json.loads((pages / "communications-femnist.json").read_text())
     assert kept["holds"] == {"hiflash_is_best": False}
     (same,) = kept["claims"]
-    assert (same["ours"], same["found"], same["paper"]) == (29.0, "a 9, b 10", None)
+    assert (same["ours"], same["found"], same["unit"]) == (29.0, "a 9, b 10", "% of them")
     assert same["says"] == "HiFlash needs the fewest communications of all, for every target"
     page = (pages / "communications-femnist.md").read_text()
     assert "old words" not in page
     assert page.count("![") == page.count("communications-femnist-needs.png") == 1
-    assert "run it again for hiflash_below_fedasync_exp_writer" in capsys.readouterr().err
+    assert "not judged yet: HiFlash needs the fewest communications of all, with HierFAVG (5 edges)" in page
     table = (results / "paper.md").read_text()
     assert "1 claims, as written: 0 hold, 1 do not" in table
     assert "Not run yet at this scale, and not counted: models, association-example" in table
+    assert ", communications-mnist," in table  # run at small scale alone
+    assert "Newer than their runs, and not counted: 4 of communications-femnist." in table

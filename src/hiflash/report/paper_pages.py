@@ -17,7 +17,10 @@ __all__ = ["as_written", "item_page", "overview"]
 Told = Mapping[str, Any]
 TAKEN = ("communications", "client_steps", "virtual_s", "total_cost")
 HEADS = ("Paper", "Ours", "Verdict", "Found", "Why")
-LAST_FIVE = "Claims compare means of the last five evaluations; the final accuracy is that of the last one."
+LAST_FIVE = (
+    "An accuracy after some client steps is the mean of the last five evaluations up to there; the final "
+    "accuracy is that of the last one."
+)
 
 
 def item_page(told: Told, figures: Sequence[str] = ()) -> str:
@@ -29,11 +32,13 @@ def item_page(told: Told, figures: Sequence[str] = ()) -> str:
     written = as_written(told)
     if written:
         lines += ["", *_sheet(["Claim", *HEADS], [(_says(each), *_claim_cells(each)) for each in written], 1)]
+    if waiting := told.get("waiting"):
+        lines += ["", f"Newer than these runs, and not judged yet: {'; '.join(map(in_words, waiting))}."]
     for figure in figures:
         lines += ["", f"![{told['title']}]({figure})"]
     lines += _readings(told)
     lines += _numbers(told)
-    if any(row.get("accuracy") is not None for row in told["rows"]):
+    if any(claim["found"].startswith("after ") for claim in told["claims"]):
         lines += ["", LAST_FIVE]
     lines += ["", _made(told)]
     return "\n".join(lines) + "\n"
@@ -103,10 +108,14 @@ def _number(reading: Mapping[str, Any]) -> str:
 
 
 def _readings(told: Told) -> list[str]:
-    """Return a table of the claims under other readings, with the words of the claims that they repeat."""
+    """Return a table of the claims under other readings. "The same" is what they repeat, in its words."""
     homes = {claim["name"]: claim for claim in told["claims"]}
     rows = [
-        (_says(homes.get(claim["of"], claim)), in_words(claim["reading"]), *_claim_cells(claim))
+        (
+            _says(homes.get(claim["of"], claim) if claim["says"].startswith("the same") else claim),
+            in_words(claim["reading"]),
+            *_claim_cells(claim),
+        )
         for claim in told["claims"]
         if claim["of"]
     ]

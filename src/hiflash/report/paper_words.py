@@ -119,7 +119,7 @@ def in_words(text: str) -> str:
     >>> in_words("hiflash is above hierfavg on writer")
     'HiFlash is above HierFAVG with one writer per client'
     """
-    text = text.replace("on writer", "with one writer per client")
+    text = re.sub(r"\bon writer\b", f"with {PARTS['writer']}", text)
     if "mean_latency_ms" in text:
         text = re.sub(r"(?<=\d) at ", " ms at ", text.replace("mean_latency_ms", "mean response latency"))
     # "tau = 2 0.08" would be two numbers side by side.

@@ -60,7 +60,8 @@ def cell(label: str, seed: int, *accuracies: float, **more: Any) -> dict[str, An
     """Return the result of a run with an evaluation every 10 communications."""
     evaluations = [
         {"accuracy": value, "communications": 10 * at, "virtual_s": 2.0 * at, "client_steps": 30 * at,
-         "compute_cost": 1.0 * at, "send_cost": 2.0 * at, "total_cost": 6.0 * at}
+         "compute_cost": 1.0 * at, "send_cost": 2.0 * at, "total_cost": 6.0 * at,
+         "wan_bytes": 1, "lan_bytes": 1}
         for at, value in enumerate(accuracies, 1)
     ]  # fmt: skip
     return {
@@ -201,16 +202,24 @@ def test_a_trade_off_has_the_targets_of_the_item_and_names_who_reaches_none(
     own = {"targets": {}, "targets_interpolated": {}, "stop_target": None}
     cells = [
         cell("hifl", 0, 0.1, 0.5, 0.6, **own),
+        cell("hifl", 1, 0.1, 0.1, 0.1, **own),
         cell("hidelta", 0, 0.1, 0.1, **own),
         cell("hifl-tau2", 0, 0.5, **own),
     ]
     item = load_item("trade-off")
     draw_more(item, item.plan("full"), Runs(cells), [], tmp_path)
-    (shown,) = seen  # hifl-tau2 stands in the table alone
+    shown, other = seen  # all seeds of a label that learns in one; hifl-tau2 stands in the table alone
+    assert set(other["targets"].values()) == {None}
     found = {target: at and at["communications"] for target, at in shown["targets"].items()}
     assert found == pytest.approx({"0.2": 12.5, "0.3": 15, "0.4": 17.5, "0.5": 20, "0.55": 25, "0.6": 30})
     assert shown["partition"] == "Non-IID(2)"
     assert [text.get_text() for text in figure.axes[0].texts] == ["HiDelta: 10.0 % at best"]
+
+
+def test_a_single_partition_stands_in_the_title_in_the_middle_of_a_line(asked: Asked) -> None:
+    runs = Runs([cell("hifl", 0, 0.5, data="femnist", partition="writer")])
+    given = asked("communications-femnist", "paper_needs.draw_needs", runs)
+    assert given["title"] == "FEMNIST, one writer per client: communications to a target (one seed)"
 
 
 def test_a_trade_off_in_which_nobody_learns_is_drawn(tmp_path: Path, runs: Runs) -> None:

@@ -13,7 +13,6 @@ from hiflash.study.paper.items import NAMES, load_item
 from hiflash.study.paper.method_rules import (
     accuracy_claims,
     cifar10_communications,
-    femnist_communications,
     mnist_communications,
     trade_off_claims,
 )
@@ -27,7 +26,7 @@ from hiflash.study.paper.other_rules import (
 from hiflash.study.paper.rows import rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.run_rules import js_accuracy_claims, latency_claims
-from hiflash.study.paper.runs import Runs, fewer, near, ordered, steadier
+from hiflash.study.paper.runs import Runs, fewer, near, ordered, rougher, steadier
 from paper_cells import cell, verdicts
 
 
@@ -90,43 +89,28 @@ def test_only_falls_are_fluctuation() -> None:
 
 
 def test_fluctuations_are_compared_at_equal_client_work() -> None:
-    seldom = cell("seldom", [(20 * i, 0.5 - 0.1 * ((i - 1) % 2)) for i in range(1, 7)])
-    often = cell("often", [(10 * i, 0.5 - 0.05 * ((i - 1) % 4)) for i in range(1, 13)])
+    """Every eight evaluations of `often` span the client work of four of `seldom`."""
+    seldom = cell("seldom", [(20 * i, 0.5 - 0.1 * (i % 2)) for i in range(1, 17)])
+    often = cell("often", [(10 * i, 0.5 - 0.05 * (i % 4)) for i in range(1, 33)])
     runs = Runs([seldom, often])
     assert (runs.spacing("seldom"), runs.spacing("often")) == (200, 100)
-    assert runs.fluctuation("seldom") == pytest.approx(0.05)  # 0.4, 0.5, 0.4
-    assert runs.fluctuation("often") == pytest.approx(0.04)  # 0.4, 0.35, 0.5, 0.45, 0.4, 0.35
-    assert runs.fluctuation("often", apart=200) == pytest.approx(0.2 / 3)  # 0.45, 0.35, 0.45, 0.35
-    assert steadier("often", "seldom")(runs).holds is True
-    assert steadier("often", "seldom", equal_work=True)(runs).holds is False
-    assert steadier("seldom", "often", equal_work=True)(runs).words == (
-        "mean fall between evaluations 200 client steps apart: seldom 5.00, often 6.67 points"
-    )
+    assert runs.fluctuation("seldom") == pytest.approx(0.3 / 7)  # 0.4, 0.5, ..., 0.5: three falls of 0.1
+    assert runs.fluctuation("seldom", apart=200) == runs.fluctuation("seldom")
+    assert runs.fluctuation("often", apart=200) == pytest.approx(0.3 / 7)  # 0.4, 0.5, ...: every second one
+    assert runs.fluctuation("often", apart=100) == runs.fluctuation("often") == pytest.approx(0.55 / 15)
 
 
-def test_a_gap_to_fedavg_counts_once() -> None:
-    """On IID data it is asked whether HiFL is comparable, elsewhere whether it is at most slightly below."""
-    names = [claim.name for claim in accuracy_claims(("iid", "noniid2")) if "hifl_" in claim.name]
-    assert [name for name in names if "near" in name] == ["hifl_near_fedavg_iid"]
-    assert [name for name in names if "slightly" in name] == ["hifl_slightly_below_fedavg_noniid2"]
-
-
-def test_on_femnist_the_paper_claims_hiflash_above_other_hierarchies_alone() -> None:
-    own = {claim.name: claim for claim in accuracy_claims(("writer",)) if claim.whose == "paper"}
-    assert [name for name, claim in own.items() if not claim.of] == [
-        "hiflash_above_hierfavg_writer", "hiflash_above_fedat_writer", "centralized_is_the_upper_bound",
-    ]  # fmt: skip
-    assert own["hiflash_above_fedat_h_writer"].of == "hiflash_above_fedat_writer"
-
-
-def test_a_rival_on_femnist_is_a_reading_of_one_claim() -> None:
-    whole, *parts = femnist_communications()
-    assert {claim.of for claim in parts} == {whole.name}
-    assert [claim.name for claim in parts] == [
-        f"hiflash_below_{rival}_writer" for rival in
-        ("fedavg", "fedasync", "fedasync_exp", "hierfavg", "hierfavg_5", "hierfavg_5_equal", "fedat",
-         "fedat_h", "hifl")
-    ]  # fmt: skip
+def test_what_the_spacing_decides_cannot_be_told() -> None:
+    """`wild` falls from each evaluation to the next but one, and never from one to the next but three."""
+    wild = cell("wild", [(10 * i, 0.5 - 0.1 * (i % 2)) for i in range(1, 33)])
+    calm = cell("calm", [(10 * i, 0.5) for i in range(1, 33)])
+    falling = cell("falling", [(10 * i, 0.9 - 0.01 * i) for i in range(1, 33)])
+    found = rougher("wild", "calm")(Runs([wild, calm]))
+    assert found.holds is None  # 100 steps apart it falls, 200 and 400 steps apart it does not
+    assert "evaluations 100 client steps apart wild 4.67, calm 0.00 points; 200 client" in found.words
+    assert rougher("falling", "calm")(Runs([falling, calm])).holds is True
+    assert rougher("calm", "falling")(Runs([falling, calm])).holds is False
+    assert rougher("wild", "nobody")(Runs([wild])).holds is None
 
 
 def test_an_order_with_one_that_never_arrives() -> None:

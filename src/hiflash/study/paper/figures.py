@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hiflash.core.metrics import ACCURACY
-from hiflash.sim.targets import crossing
+from hiflash.sim.targets import interpolated
 from hiflash.study.paper.items import Item, Plan
 from hiflash.study.paper.parameter_rules import CHOSEN, point_label
 from hiflash.study.paper.runs import Runs
@@ -58,10 +58,11 @@ def _trade_off(plan: Plan, runs: Runs, rows: Rows, stem: Path) -> list[Path]:
     from hiflash.report.paper_words import label_words
 
     cells = [_aimed(cell, plan["targets"]) for cell in runs.cells if cell["label"] in plan["shown"]]
-    learned = [cell for cell in cells if any(cell["targets"].values())] or cells
+    known = {cell["label"] for cell in cells if any(cell["targets"].values())}
+    learned = [cell for cell in cells if cell["label"] in known] or cells
     figure = compare_figures(_worded(learned))["tradeoff"]
-    others = [cell for cell in cells if cell not in learned]
-    told = [f"{label_words(cell['label'])}: {100 * cell['best_accuracy']:.1f} % at best" for cell in others]
+    best = {label: runs.mean(label, "best_accuracy") for label in plan["shown"] if label not in known}
+    told = [f"{label_words(name)}: {100 * value:.1f} % at best" for name, value in best.items() if value]
     axes = figure.axes[0]
     axes.text(0.99, 0.07, "\n".join(told), transform=axes.transAxes, ha="right", va="bottom", color=INK)
     return save(figure, stem)
@@ -211,9 +212,7 @@ def _worded(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _aimed(cell: Mapping[str, Any], targets: Sequence[float]) -> dict[str, Any]:
     """Return a cell with the targets of the item instead of those of every run."""
-    reached = {
-        str(each): crossing(cell["evaluations"], ACCURACY, each, ("communications",)) for each in targets
-    }
+    reached = interpolated(cell["evaluations"], ACCURACY, [str(target) for target in targets])
     return {**cell, "targets": reached, "targets_interpolated": reached}
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hiflash.study.paper.claims import Found
-from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer
+from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer, near
 
 __all__ = [
     "best_near",
@@ -17,6 +17,7 @@ __all__ = [
     "misses",
     "needs",
     "share_falls",
+    "slightly_below",
     "to_both_best",
 ]
 
@@ -77,15 +78,22 @@ def fewest_everywhere(ours: str, partitions: tuple[str, ...], rivals: tuple[str,
     """Return a rule: fewest for every target and partition. Our number is in how many of them, in percent."""
 
     def rule(runs: Runs) -> Found:
-        found = [
-            all_of([runs.less(ours, each, partition, target=target) for each in rivals])
-            for partition in partitions
-            for target in runs.targets
-            if runs.to_target(ours, partition, target=target) is not None
-        ]
+        found: list[bool | None] = []
+        ahead: dict[str, list[str]] = {}
+        for partition in partitions:
+            for target in runs.targets:
+                if runs.to_target(ours, partition, target=target) is None:
+                    continue
+                less = {each: runs.less(ours, each, partition, target=target) for each in rivals}
+                found.append(all_of(list(less.values())))
+                for each in rivals:
+                    if not less[each]:
+                        ahead.setdefault(each, []).append(f"{100 * target:g}")
         if not found:
             return Found(None, None, f"{ours} reaches no target")
         told = f"fewest in {found.count(True)} of {len(found)} pairs of partition and target"
+        missed = ", ".join(f"{each} (to {', '.join(targets)} %)" for each, targets in ahead.items())
+        told += f"; not fewer, or not known to be, than {missed}" if missed else ""
         return Found(all_of(found), 100 * found.count(True) / len(found), told)
 
     return rule
@@ -162,6 +170,19 @@ def to_both_best(ours: str, theirs: str, partition: str, percent: float = 0.0) -
         bests = [cell["best_accuracy"] for label in (ours, theirs) for cell in runs.of(label, partition)]
         found = fewer(ours, theirs, partition, target=min(bests, default=None))(runs)
         return found if found.ours is None else replace(found, holds=found.ours < -percent)
+
+    return rule
+
+
+def slightly_below(ours: str, theirs: str, partition: str, points: float) -> Rule:
+    """Return a rule: at equal client work the accuracy is below another's, by at most some points.
+
+    Our number is the difference in points.
+    """
+
+    def rule(runs: Runs) -> Found:
+        found = near(ours, theirs, partition, points)(runs)
+        return found if found.ours is None else replace(found, holds=-points <= found.ours < 0)
 
     return rule
 

@@ -12,7 +12,18 @@ from hiflash.core.metrics import ACCURACY
 from hiflash.sim.targets import crossing
 from hiflash.study.paper.claims import Found
 
-__all__ = ["STRONG", "Runs", "all_of", "correlation", "count_words", "fewer", "near", "ordered", "steadier"]
+__all__ = [
+    "STRONG",
+    "Runs",
+    "all_of",
+    "correlation",
+    "count_words",
+    "fewer",
+    "near",
+    "ordered",
+    "rougher",
+    "steadier",
+]
 
 STRONG = 0.8  # rank correlation that a claim about a trend needs
 LAST = 5  # evaluations whose mean is the accuracy at some amount of client work
@@ -117,7 +128,7 @@ class Runs:
         """
         a, b = (self.to_target(label, partition, measure, target) for label in (ours, theirs))
         if a is not None and b is not None:
-            return a < b
+            return None if a == b else a < b  # both at the first evaluation, which is no finer
         if a is None and b is None:
             return None
         late, needs = (theirs, a) if b is None else (ours, b)
@@ -164,8 +175,8 @@ class Runs:
     def fluctuation(self, label: str, partition: str | None = None, apart: float = 0) -> float | None:
         """Return the mean fall of accuracy from one evaluation to the next in the second half of a run.
 
-        Rises count as no fall: they are what training is for. Of evaluations within `apart` client
-        steps only the first counts.
+        Rises count as no fall: they are what training is for. With `apart`, evaluations
+        are that many client steps apart.
         """
         found = []
         for cell in self.of(label, partition):
@@ -226,20 +237,41 @@ def near(ours: str, theirs: str, partition: str | None = None, points: float = 0
     return rule
 
 
-def steadier(calm: str, wild: str, partition: str | None = None, *, equal_work: bool = False) -> Rule:
-    """Return a rule: one label's accuracy fluctuates less than another's. Our number is the ratio.
+def steadier(calm: str, wild: str, partition: str | None = None) -> Rule:
+    """Return a rule: one label's accuracy fluctuates less than another's. Our number is the ratio."""
 
-    With `equal_work` evaluations of both are as far apart in client steps, however often they were made.
+    def rule(runs: Runs) -> Found:
+        a, b = (runs.fluctuation(label, partition) for label in (calm, wild))
+        if a is None or b is None:
+            return Found(None, None, f"needs runs of {calm} and {wild}")
+        told = f"mean fall between evaluations: {calm} {100 * a:.2f}, {wild} {100 * b:.2f} points"
+        return Found(a < b, b / a if a else None, told)
+
+    return rule
+
+
+def rougher(wild: str, calm: str, partition: str | None = None) -> Rule:
+    """Return a rule: one label's accuracy fluctuates more than another's that is evaluated at another pace.
+
+    Evaluations of both are equally far apart in client steps: as far as the rarer ones, twice and four
+    times as far. If these do not agree, nothing can be told. Our number is the ratio at the first.
     """
 
     def rule(runs: Runs) -> Found:
-        apart = max(runs.spacing(label, partition) for label in (calm, wild)) if equal_work else 0
-        a, b = (runs.fluctuation(label, partition, apart) for label in (calm, wild))
-        if a is None or b is None:
-            return Found(None, None, f"needs runs of {calm} and {wild}")
-        every = f" {apart:,.0f} client steps apart" if apart else ""
-        told = f"mean fall between evaluations{every}: {calm} {100 * a:.2f}, {wild} {100 * b:.2f} points"
-        return Found(a < b, b / a if a else None, told)
+        least = max(runs.spacing(label, partition) for label in (wild, calm))
+        spacings = [times * least for times in (1, 2, 4)]
+        falls = [[runs.fluctuation(label, partition, apart) for label in (wild, calm)] for apart in spacings]
+        pairs = [(a, b) for a, b in falls if a is not None and b is not None]
+        if not least or len(pairs) < len(spacings):
+            return Found(None, None, f"needs runs of {wild} and {calm}")
+        told = "; ".join(
+            f"{apart:,.0f} client steps apart {wild} {100 * a:.2f}, {calm} {100 * b:.2f} points"
+            for apart, (a, b) in zip(spacings, pairs, strict=True)
+        )
+        more = {a > b for a, b in pairs}
+        first, second = pairs[0]
+        ratio = first / second if second else None
+        return Found(more.pop() if len(more) == 1 else None, ratio, f"mean fall between evaluations {told}")
 
     return rule
 
@@ -303,14 +335,12 @@ def _crossing(cell: Cell, goal: float, measure: str) -> float | None:
 
 
 def _spaced(cell: Cell, apart: float) -> list[Mapping[str, Any]]:
-    """Return the evaluations of a run, of those within `apart` client steps the first."""
+    """Return the evaluations of a run, or those next to every multiple of `apart` client steps."""
     rows = [row for row in cell["evaluations"] if row["accuracy"] is not None]
     if not apart:
         return rows
-    first: dict[float, Mapping[str, Any]] = {}
-    for row in rows:
-        first.setdefault(row["client_steps"] // apart, row)
-    return list(first.values())
+    marks = [apart * at for at in range(1, int(cell["client_steps"] / apart) + 1)]
+    return [min(rows, key=lambda row: abs(row["client_steps"] - mark)) for mark in marks] if rows else []
 
 
 def _steady(cell: Cell, goal: float) -> float | None:
