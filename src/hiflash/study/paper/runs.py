@@ -263,7 +263,7 @@ def rougher(wild: str, calm: str, partition: str | None = None) -> Rule:
         falls = [[runs.fluctuation(label, partition, apart) for label in (wild, calm)] for apart in spacings]
         pairs = [(a, b) for a, b in falls if a is not None and b is not None]
         if not least or len(pairs) < len(spacings):
-            return Found(None, None, f"needs runs of {wild} and {calm}")
+            return Found(None, None, f"too few evaluations of {wild} or {calm}")
         told = "; ".join(
             f"{apart:,.0f} client steps apart {wild} {100 * a:.2f}, {calm} {100 * b:.2f} points"
             for apart, (a, b) in zip(spacings, pairs, strict=True)
