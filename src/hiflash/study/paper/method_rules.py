@@ -187,6 +187,7 @@ def epochs_communications() -> list[Claim[Runs]]:
             claim,
             of=f"communications-mnist/{claim.of or claim.name}",
             reading=", ".join(filter(None, ("c = 3 epochs", claim.reading))),
+            why="",  # that of three local steps
         )
         for claim in mnist_communications()
         if claim.name.endswith("noniid2")
