@@ -122,6 +122,7 @@ def test_expected_errors_know_their_kind_of_run() -> None:
     assert regime_of(3, 0.32, 0.5) == "momentum"
     assert regime_of(30, 0.15, 0.5) == "many-steps"
     assert expected_error("many-steps")["median"] > expected_error("alike")["median"]
+    assert expected_error("many-steps")["worst"] > expected_error("alike")["worst"]
     rows = json.loads((RESULTS / "forecast" / "rows.json").read_text())["rows"]
     pushed = [row for row in rows if row["regime"] == "momentum"]
     labels = {row["label"] for row in pushed if not row["label"].startswith("hidelta")}
