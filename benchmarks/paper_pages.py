@@ -90,14 +90,15 @@ def reworded(told: dict[str, Any]) -> dict[str, Any]:
         if not now or claim["name"] in now
     ]
     judged = {claim["name"]: claim["holds"] for claim in claims}
+    waiting = [claim.says for claim in now.values() if claim.name not in judged]
     return {
-        **told,
+        **{key: value for key, value in told.items() if key != "waiting"},
         "title": item.title,
         "source": item.source,
         "differences": [*item.differences, *item.plan(told["scale"]).get("differences", ())],
         "holds": judged,
         "claims": claims,
-        "waiting": [claim.says for claim in now.values() if claim.name not in judged],
+        **({"waiting": waiting} if waiting else {}),
     }
 
 

@@ -1,7 +1,7 @@
-"""Keeps finished runs of the paper's items in small files: judging them again then needs no training.
+"""Keeps finished runs of the paper's items at full scale in files: judging them again needs no training.
 
-`python -m benchmarks.paper_records keep runs/paper docs/results/records [--scale full]` writes a file per
-item with configuration, result and checksums of every finished run; runs that are not here stay in it.
+`python -m benchmarks.paper_records keep runs/paper docs/results/records` writes a file per item with
+configuration, result and checksums of every finished run; runs that are not here stay in it.
 `python -m benchmarks.paper_records restore docs/results/records runs/paper` puts them back, where
 `hiflash paper run ITEM --scale full` finds them. It judges and draws them, and makes only what is missing.
 """
@@ -15,13 +15,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hiflash.errors import DamageError, HiFlashError
+from hiflash.errors import ConfigError, DamageError, HiFlashError
 from hiflash.store.checksums import SUMS
-from hiflash.store.files import write_atomic
+from hiflash.store.files import replacing, write_atomic, write_new
 from hiflash.store.run_directory import check_config, check_name, is_finished, read_result_file
 from hiflash.study.paper.items import NAMES
 
-KEPT = (SUMS, "config.toml", "result.json")  # the result comes last: it marks a run as finished
+KEPT = (SUMS, "config.toml", "result.json")
 
 Records = dict[str, dict[str, str]]
 
@@ -34,14 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = actions.add_parser(action)
         for place in places:
             command.add_argument(place, type=Path)
-        command.add_argument("--scale", default="full")
     given = parser.parse_args(arguments)
     work = keep if given.action == "keep" else restore
     try:
-        for name in NAMES:
-            count, changed = work(record_file(given.records, name), given.runs / name / given.scale)
-            if count:
-                print(f"{name}: {count} runs, {changed} of them {'kept' if work is keep else 'restored'} now")
+        for name, (count, changed) in work(given.records, given.runs).items():
+            print(f"{name}: {count} runs, {changed} of them {'kept' if work is keep else 'restored'} now")
     except HiFlashError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -53,25 +50,52 @@ def record_file(records: Path, name: str) -> Path:
     return records / f"{name}.jsonl.xz"
 
 
-def keep(file: Path, folder: Path) -> tuple[int, int]:
-    """Add the finished runs of a folder to a file; return how many it has, and how many are new or other."""
-    before = read_records(file)
-    now = {**before, **read_runs(folder)}
-    changed = sum(now[name] != before.get(name) for name in now)
-    if changed:
-        lines = [json.dumps({"name": name, "files": now[name]}) + "\n" for name in sorted(now)]
-        write_atomic(file, lzma.compress("".join(lines).encode(), preset=9))
-    return len(now), changed
+def run_folder(runs: Path, name: str) -> Path:
+    """Return the folder with the runs of an item."""
+    return runs / name / "full"
 
 
-def restore(file: Path, folder: Path) -> tuple[int, int]:
-    """Write the runs of a file into a folder, but for those that are there, finished or not."""
-    found = read_records(file)
-    missing = {name: files for name, files in found.items() if not (folder / name).exists()}
-    for name, files in missing.items():
-        for kept in KEPT:
-            write_atomic(folder / name / kept, files[kept])
-    return len(found), len(missing)
+def keep(records: Path, runs: Path) -> dict[str, tuple[int, int]]:
+    """Add finished runs to the items' files; return how many each has, and how many are new or other.
+
+    Everything is read before anything is written.
+    """
+    found = {name: runs_there for name in NAMES if (runs_there := read_runs(run_folder(runs, name)))}
+    if not found:
+        raise ConfigError(f"{runs} has no finished run of an item (as {run_folder(runs, 'ITEM')}/RUN)")
+    told = {}
+    before = {name: read_records(record_file(records, name)) for name in found}
+    for name, new in found.items():
+        now = before[name] | new
+        changed = sum(now[run] != before[name].get(run) for run in now)
+        if changed:
+            lines = [json.dumps({"name": run, "files": now[run]}) + "\n" for run in sorted(now)]
+            write_atomic(record_file(records, name), lzma.compress("".join(lines).encode(), preset=9))
+        told[name] = len(now), changed
+    return told
+
+
+def restore(records: Path, runs: Path) -> dict[str, tuple[int, int]]:
+    """Write runs into their items' folders, but for those that are there, finished or not; tell as `keep`."""
+    found = {name: kept for name in NAMES if (kept := read_records(record_file(records, name)))}
+    if not found:
+        raise ConfigError(f"{records} has no record of an item (as {record_file(records, 'ITEM')})")
+    told = {}
+    for name, kept in found.items():
+        folder = run_folder(runs, name)
+        missing = {run: files for run, files in kept.items() if not (folder / run).exists()}
+        for run, files in missing.items():
+            _write_run(folder / run, files)
+        told[name] = len(kept), len(missing)
+    return told
+
+
+def _write_run(path: Path, files: dict[str, str]) -> None:
+    """Write a run directory, whole or not at all."""
+    with replacing(path) as new:
+        new.mkdir()
+        for file, content in files.items():
+            write_new(new / file, content)
 
 
 def read_runs(folder: Path) -> Records:
@@ -80,7 +104,9 @@ def read_runs(folder: Path) -> Records:
     for run in runs:
         check_config(run)
         read_result_file(run)
-    return {run.name: {name: (run / name).read_text() for name in KEPT} for run in runs}
+        if not (run / SUMS).is_file():
+            raise DamageError(f"{run} has no {SUMS}; remove the run and make it again")
+    return {run.name: {file: (run / file).read_text() for file in KEPT} for run in runs}
 
 
 def read_records(file: Path) -> Records:
@@ -89,10 +115,17 @@ def read_records(file: Path) -> Records:
         return {}
     try:
         lines = lzma.decompress(file.read_bytes()).decode().splitlines()
-        found = {entry["name"]: entry["files"] for entry in map(json.loads, lines)}
-        return {check_name(name): {kept: str(files[kept]) for kept in KEPT} for name, files in found.items()}
-    except (OSError, lzma.LZMAError, ValueError, KeyError, TypeError) as error:
+        return {check_name(entry["name"]): _texts(entry["files"]) for entry in map(json.loads, lines)}
+    except (OSError, lzma.LZMAError, ValueError, KeyError, TypeError, HiFlashError) as error:
         raise DamageError(f"{file} is damaged ({error}); take it from the repository again") from error
+
+
+def _texts(files: dict[str, object]) -> dict[str, str]:
+    """Return the files of a run, or say that they are others or no texts."""
+    texts = {file: text for file, text in files.items() if isinstance(text, str)}
+    if set(files) != set(KEPT) or len(texts) < len(files):
+        raise ValueError(f"a run must have the texts of {', '.join(KEPT)}")
+    return texts
 
 
 if __name__ == "__main__":

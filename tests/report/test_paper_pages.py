@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from benchmarks.paper_pages import END, START, main, read_item, write_claims, write_item
 
 from hiflash.report.paper_pages import item_page, overview
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def claim(name: str, holds: bool | None, ours: float | None, **more: Any) -> dict[str, Any]:
@@ -223,3 +226,13 @@ def test_an_item_that_was_not_run_here_keeps_its_numbers_and_gets_the_words_of_t
     assert "Not run yet at this scale, and not counted: models, association-example" in table
     assert ", communications-mnist," in table  # run at small scale alone
     assert "Newer than their runs, and not counted: 4 of communications-femnist." in table
+
+
+def test_the_committed_pages_have_the_words_of_today(tmp_path: Path) -> None:
+    pages = shutil.copytree(RESULTS / "paper", tmp_path / "results" / "paper")
+    shutil.copy(RESULTS / "paper.md", tmp_path / "results")
+    assert main([str(tmp_path / "runs"), str(tmp_path / "results")]) == 0
+    assert (tmp_path / "results" / "paper.md").read_text() == (RESULTS / "paper.md").read_text()
+    assert {path.name: path.read_bytes() for path in pages.iterdir()} == {
+        path.name: path.read_bytes() for path in (RESULTS / "paper").iterdir()
+    }

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from benchmarks.paper_records import keep, main, read_records, record_file, restore
+from benchmarks.paper_records import keep, main, record_file, restore
 
 from hiflash import reproduce
+from hiflash.errors import StorageError
 from hiflash.study.paper.items import NAMES, load_item
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 RECORDS, PAGES = RESULTS / "records", RESULTS / "paper"
+FEMNIST = "accuracy-femnist"
 JUDGED = [
     name
     for name in NAMES
@@ -22,57 +25,116 @@ JUDGED = [
 
 
 @pytest.fixture(scope="module")
-def runs(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of an item that was run on real data; nothing is trained in it."""
-    base = tmp_path_factory.mktemp("runs")
-    reproduce("latency", directory=base)
-    return base
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with all committed runs."""
+    folder = tmp_path_factory.mktemp("runs")
+    restore(RECORDS, folder)
+    return folder
 
 
-def test_restored_runs_are_judged_without_running_anything(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Return a folder with the committed runs of one item."""
+    record_file(tmp_path / "committed", FEMNIST).parent.mkdir()
+    record_file(tmp_path / "committed", FEMNIST).write_bytes(record_file(RECORDS, FEMNIST).read_bytes())
+    restore(tmp_path / "committed", tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what a refused command says; it has written nothing."""
+
+    def said(*command: object) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        assert main([str(part) for part in command]) == 2
+        assert sorted(tmp_path.rglob("*")) == before
+        return capsys.readouterr().err
+
+    return said
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_committed_records_still_give_the_committed_verdicts(
+    name: str, committed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["keep", str(runs), str(tmp_path / "records"), "--scale", "small"]) == 0
-    assert main(["restore", str(tmp_path / "records"), str(tmp_path / "runs"), "--scale", "small"]) == 0
-    count = len(list((runs / "latency" / "small").glob("*/result.json")))
+    """A rule that changes is judged, and its page written, again."""
+    monkeypatch.setattr("hiflash.study.run_cells.run", None)  # nothing runs
+    found = reproduce(name, directory=committed, scale="full").to_json()
+    assert json.loads(json.dumps(found)) == json.loads((PAGES / f"{name}.json").read_text())
+
+
+def test_runs_come_back_as_they_were_kept(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keep", str(runs), str(tmp_path / "records")]) == 0
+    assert main(["restore", str(tmp_path / "records"), str(tmp_path / "again")]) == 0
+    files = [path for path in sorted(runs.rglob("*")) if path.is_file()]
+    count = len(files) // 3
     assert capsys.readouterr().out.splitlines() == [
-        f"latency: {count} runs, {count} of them kept now",
-        f"latency: {count} runs, {count} of them restored now",
+        f"{FEMNIST}: {count} runs, {count} of them kept now",
+        f"{FEMNIST}: {count} runs, {count} of them restored now",
     ]
-    monkeypatch.setattr("hiflash.study.run_cells.run", None)
-    again = reproduce("latency", directory=tmp_path / "runs").to_json()
-    first = json.loads((runs / "latency" / "small" / "paper.json").read_text())
-    assert json.loads(json.dumps(again)) == first
+    assert {path.name for path in files} == {"SHA256SUMS", "config.toml", "result.json"}
+    for path in files:
+        assert (tmp_path / "again" / path.relative_to(runs)).read_bytes() == path.read_bytes()
 
 
 def test_keeping_again_changes_nothing_and_runs_that_are_gone_stay(runs: Path, tmp_path: Path) -> None:
-    file = tmp_path / "latency.jsonl.xz"
-    count, changed = keep(file, runs / "latency" / "small")
-    assert count == changed > 0
-    before = file.read_bytes()
-    assert keep(file, runs / "latency" / "small") == (count, 0)
-    assert keep(file, tmp_path / "nothing") == (count, 0)
-    assert file.read_bytes() == before
+    (gone, *others) = (runs / FEMNIST / "full").iterdir()
+    count, changed = keep(tmp_path, runs)[FEMNIST]
+    assert count == changed == 1 + len(others)
+    before = record_file(tmp_path, FEMNIST).read_bytes()
+    (gone / "result.json").unlink()
+    assert keep(tmp_path, runs) == {FEMNIST: (count, 0)}
+    assert record_file(tmp_path, FEMNIST).read_bytes() == before
 
 
 def test_a_run_that_is_there_is_not_replaced(runs: Path, tmp_path: Path) -> None:
-    keep(record_file(tmp_path, "latency"), runs / "latency" / "small")
-    name = next(iter(read_records(record_file(tmp_path, "latency"))))
-    begun = tmp_path / "runs" / "latency" / "full" / name
-    begun.mkdir(parents=True)
-    assert main(["restore", str(tmp_path), str(tmp_path / "runs")]) == 0
+    begun = next((runs / FEMNIST / "full").iterdir())
+    for file in begun.iterdir():
+        file.unlink()
+    assert restore(tmp_path / "committed", runs)[FEMNIST][1] == 0
     assert list(begun.iterdir()) == []
 
 
-def test_a_damaged_run_is_not_kept(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "runs"
-    keep(record_file(tmp_path, "latency"), runs / "latency" / "small")
-    main(["restore", str(tmp_path), str(folder)])
-    file = next((folder / "latency" / "full").glob("*/result.json"))
-    file.write_text(file.read_text().replace("0", "1", 1))
-    assert main(["keep", str(folder), str(tmp_path / "others")]) == 2
-    assert "result.json is damaged" in capsys.readouterr().err
-    assert not (tmp_path / "others").exists()
+def test_an_interrupted_restore_leaves_no_half_run(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folders are whole, so that giving the command again makes those that are missing."""
+    done: list[int] = []
+
+    def write(path: Path, data: str) -> None:
+        if len(done) == 4:  # in the middle of the second run
+            raise OSError(28, "No space left on device")
+        done.append(path.write_text(data))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("benchmarks.paper_records.write_new", write)
+        with pytest.raises(StorageError, match="make room"):
+            restore(tmp_path / "committed", tmp_path / "others")
+    (whole,) = (tmp_path / "others" / FEMNIST / "full").iterdir()
+    assert len(list(whole.iterdir())) == 3
+    count, restored = restore(tmp_path / "committed", tmp_path / "others")[FEMNIST]
+    assert restored == count - 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "error"),
+    [
+        ("result.json", '{"name": "other"}', "result.json is damaged"),
+        ("config.toml", "seed = 7\n", "config.toml is damaged"),
+        ("SHA256SUMS", None, "has no SHA256SUMS; remove the run and make it again"),
+    ],
+)
+def test_a_damaged_run_is_not_kept(
+    file: str, content: str | None, error: str, runs: Path, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    changed = next((runs / FEMNIST / "full").iterdir()) / file
+    changed.unlink()
+    if content is not None:
+        changed.write_text(content)
+    assert error in refused("keep", runs, tmp_path / "others")
 
 
 @pytest.mark.parametrize(
@@ -82,25 +144,24 @@ def test_a_damaged_run_is_not_kept(runs: Path, tmp_path: Path, capsys: pytest.Ca
         lzma.compress(b"no JSON"),
         lzma.compress(b"[1]\n"),
         lzma.compress(b'{"name": "a", "files": {"config.toml": ""}}\n'),
+        lzma.compress(b'{"name": "a", "files": {"SHA256SUMS": "", "config.toml": "", "result.json": null}}'),
         lzma.compress(b'{"name": "../a", "files": {"SHA256SUMS": "", "config.toml": "", "result.json": ""}}'),
     ],
+    ids=["no xz", "no JSON", "no object", "files missing", "no text", "a path as name"],
 )
-def test_a_damaged_record_writes_nothing(
-    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_damaged_record_writes_nothing_of_the_others(
+    content: bytes, runs: Path, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
-    record_file(tmp_path, "latency").write_bytes(content)
-    assert main(["restore", str(tmp_path), str(tmp_path / "runs")]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
-    assert not (tmp_path / "runs").exists()
+    keep(tmp_path / "records", runs)
+    damaged = record_file(tmp_path / "records", "accuracy-js")
+    damaged.write_bytes(content)
+    said = refused("restore", tmp_path / "records", tmp_path / "others")
+    assert said.startswith(f"error: {damaged} is damaged (")
 
 
-@pytest.mark.parametrize("name", JUDGED)
-def test_committed_records_still_give_the_committed_verdicts(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A rule that changes is judged, and its page written, again."""
-    source = load_item(name).runs_from.name
-    restore(record_file(RECORDS, source), tmp_path / source / "full")
-    monkeypatch.setattr("hiflash.study.run_cells.run", None)
-    found = reproduce(name, directory=tmp_path, scale="full").to_json()
-    assert json.loads(json.dumps(found)) == json.loads((PAGES / f"{name}.json").read_text())
+def test_folders_without_runs_or_records_are_refused(tmp_path: Path, refused: Callable[..., str]) -> None:
+    (tmp_path / "file").touch()
+    for wrong in ("nothing", "file"):
+        place = tmp_path / wrong
+        assert f"{place} has no finished run" in refused("keep", place, tmp_path / "records")
+        assert f"{place} has no record" in refused("restore", place, tmp_path / "runs")
