@@ -1,7 +1,7 @@
 """Keeps finished runs of the paper's items at full scale in files: judging them again needs no training.
 
-`python -m benchmarks.paper_records keep runs/paper docs/results/records` writes a file per item with
-configuration, result and checksums of every finished run; runs that are not here stay in it.
+`python -m benchmarks.paper_records keep runs/paper docs/results/records` writes a file per finished run, in
+its item's folder, with configuration, result and checksums. Files of runs that are not here stay.
 `python -m benchmarks.paper_records restore docs/results/records runs/paper` puts them back, where
 `hiflash paper run ITEM --scale full` finds them. It judges and draws them, and makes only what is missing.
 """
@@ -18,9 +18,10 @@ from pathlib import Path
 from hiflash.errors import ConfigError, DamageError, HiFlashError
 from hiflash.store.checksums import SUMS
 from hiflash.store.files import replacing, write_atomic, write_new
-from hiflash.store.run_directory import check_config, check_name, is_finished, read_result_file
+from hiflash.store.run_directory import check_config, is_finished, read_result_file
 from hiflash.study.paper.items import NAMES
 
+END = ".json.xz"
 KEPT = (SUMS, "config.toml", "result.json")
 
 Records = dict[str, dict[str, str]]
@@ -45,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def record_file(records: Path, name: str) -> Path:
-    """Return the file with the runs of an item."""
-    return records / f"{name}.jsonl.xz"
+def record_file(records: Path, item: str, run: str) -> Path:
+    """Return the file that keeps a run of an item."""
+    return records / item / f"{run}{END}"
 
 
 def run_folder(runs: Path, name: str) -> Path:
@@ -56,30 +57,29 @@ def run_folder(runs: Path, name: str) -> Path:
 
 
 def keep(records: Path, runs: Path) -> dict[str, tuple[int, int]]:
-    """Add finished runs to the items' files; return how many each has, and how many are new or other.
+    """Add finished runs to the items' records; return how many each has, and how many are new or other.
 
     Everything is read before anything is written.
     """
     found = {name: runs_there for name in NAMES if (runs_there := read_runs(run_folder(runs, name)))}
     if not found:
         raise ConfigError(f"{runs} has no finished run of an item (as {run_folder(runs, 'ITEM')}/RUN)")
+    before = {name: read_records(records / name) for name in found}
     told = {}
-    before = {name: read_records(record_file(records, name)) for name in found}
     for name, new in found.items():
-        now = before[name] | new
-        changed = sum(now[run] != before[name].get(run) for run in now)
-        if changed:
-            lines = [json.dumps({"name": run, "files": now[run]}) + "\n" for run in sorted(now)]
-            write_atomic(record_file(records, name), lzma.compress("".join(lines).encode(), preset=9))
-        told[name] = len(now), changed
+        changed = [run for run in new if new[run] != before[name].get(run)]
+        for run in changed:
+            packed = lzma.compress(json.dumps(new[run]).encode(), preset=9)
+            write_atomic(record_file(records, name, run), packed)
+        told[name] = len(before[name] | new), len(changed)
     return told
 
 
 def restore(records: Path, runs: Path) -> dict[str, tuple[int, int]]:
     """Write runs into their items' folders, but for those that are there, finished or not; tell as `keep`."""
-    found = {name: kept for name in NAMES if (kept := read_records(record_file(records, name)))}
+    found = {name: kept for name in NAMES if (kept := read_records(records / name))}
     if not found:
-        raise ConfigError(f"{records} has no record of an item (as {record_file(records, 'ITEM')})")
+        raise ConfigError(f"{records} has no record of an item (as {record_file(records, 'ITEM', 'RUN')})")
     told = {}
     for name, kept in found.items():
         folder = run_folder(runs, name)
@@ -109,14 +109,16 @@ def read_runs(folder: Path) -> Records:
     return {run.name: {file: (run / file).read_text() for file in KEPT} for run in runs}
 
 
-def read_records(file: Path) -> Records:
-    """Return the kept files of every run in a file, by its name; nothing if there is no file."""
-    if not file.exists():
-        return {}
+def read_records(folder: Path) -> Records:
+    """Return the kept files of every run of an item, by its name; nothing if there is no folder."""
+    return {file.name.removesuffix(END): read_record(file) for file in sorted(folder.glob(f"*{END}"))}
+
+
+def read_record(file: Path) -> dict[str, str]:
+    """Return the kept files of a run."""
     try:
-        lines = lzma.decompress(file.read_bytes()).decode().splitlines()
-        return {check_name(entry["name"]): _texts(entry["files"]) for entry in map(json.loads, lines)}
-    except (OSError, lzma.LZMAError, ValueError, KeyError, TypeError, HiFlashError) as error:
+        return _texts(json.loads(lzma.decompress(file.read_bytes())))
+    except (OSError, lzma.LZMAError, ValueError, AttributeError) as error:
         raise DamageError(f"{file} is damaged ({error}); take it from the repository again") from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ FEMNIST = "accuracy-femnist"
 JUDGED = [
     name
     for name in NAMES
-    if record_file(RECORDS, load_item(name).runs_from.name).exists() and (PAGES / f"{name}.json").exists()
+    if (RECORDS / load_item(name).runs_from.name).exists() and (PAGES / f"{name}.json").exists()
 ]
 
 
@@ -35,8 +36,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Return a folder with the committed runs of one item."""
-    record_file(tmp_path / "committed", FEMNIST).parent.mkdir()
-    record_file(tmp_path / "committed", FEMNIST).write_bytes(record_file(RECORDS, FEMNIST).read_bytes())
+    shutil.copytree(RECORDS / FEMNIST, tmp_path / "committed" / FEMNIST)
     restore(tmp_path / "committed", tmp_path / "runs")
     return tmp_path / "runs"
 
@@ -84,10 +84,10 @@ def test_keeping_again_changes_nothing_and_runs_that_are_gone_stay(runs: Path, t
     (gone, *others) = (runs / FEMNIST / "full").iterdir()
     count, changed = keep(tmp_path, runs)[FEMNIST]
     assert count == changed == 1 + len(others)
-    before = record_file(tmp_path, FEMNIST).read_bytes()
+    before = {path: path.read_bytes() for path in (tmp_path / FEMNIST).iterdir()}
     (gone / "result.json").unlink()
     assert keep(tmp_path, runs) == {FEMNIST: (count, 0)}
-    assert record_file(tmp_path, FEMNIST).read_bytes() == before
+    assert {path: path.read_bytes() for path in (tmp_path / FEMNIST).iterdir()} == before
 
 
 def test_a_run_that_is_there_is_not_replaced(runs: Path, tmp_path: Path) -> None:
@@ -142,18 +142,18 @@ def test_a_damaged_run_is_not_kept(
     [
         b"no xz",
         lzma.compress(b"no JSON"),
-        lzma.compress(b"[1]\n"),
-        lzma.compress(b'{"name": "a", "files": {"config.toml": ""}}\n'),
-        lzma.compress(b'{"name": "a", "files": {"SHA256SUMS": "", "config.toml": "", "result.json": null}}'),
-        lzma.compress(b'{"name": "../a", "files": {"SHA256SUMS": "", "config.toml": "", "result.json": ""}}'),
+        lzma.compress(b"[1]"),
+        lzma.compress(b'{"config.toml": ""}'),
+        lzma.compress(b'{"SHA256SUMS": "", "config.toml": "", "result.json": null}'),
     ],
-    ids=["no xz", "no JSON", "no object", "files missing", "no text", "a path as name"],
+    ids=["no xz", "no JSON", "no object", "files missing", "no text"],
 )
 def test_a_damaged_record_writes_nothing_of_the_others(
     content: bytes, runs: Path, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
     keep(tmp_path / "records", runs)
-    damaged = record_file(tmp_path / "records", "accuracy-js")
+    damaged = record_file(tmp_path / "records", "accuracy-js", "hifl-s0")
+    damaged.parent.mkdir()
     damaged.write_bytes(content)
     said = refused("restore", tmp_path / "records", tmp_path / "others")
     assert said.startswith(f"error: {damaged} is damaged (")
