@@ -52,6 +52,9 @@ PAPER = "paper: "
 FEWEST = 3
 """Rows in a rank correlation, at least."""
 
+SHOWN = 6
+"""Rows whose error in closed form is named."""
+
 LARGE = ("fedavg", "hierfavg", "hifl", "hiflash")
 
 Row = dict[str, Any]
@@ -243,12 +246,18 @@ def _page(command: str, rows: Sequence[Row], told: Mapping[str, Mapping[str, Any
         "[The forecast](../../forecast.md) explains it. Errors are of communications and virtual seconds.\n\n"
     )
     known = [row for row in rows if row["closed_form"] and row["reached"] == row["seeds"]]
-    off = sorted(abs(row["closed_form"] / row["measured_communications"] - 1) for row in known)
+    off = [abs(row["closed_form"] / row["measured_communications"] - 1) for row in known]
+    by_size = sorted(zip(off, map(_name, known), strict=True), reverse=True)
     tail = (
         f"\nThe closed form, for the {len(known)} rows whose cloud interpolates: communications off by a "
-        f"median of {median(off):.1%}, {off[-1]:.1%} at worst.\n"
+        f"median of {median(off):.1%}. The largest errors: "
+        f"{', '.join(f'{size:.1%} ({name})' for size, name in by_size[:SHOWN])}.\n"
     )
     return head + markdown_tables(rows, told) + tail
+
+
+def _name(row: Row) -> str:
+    return ", ".join(filter(None, (row["label"], row["group"], row["part"])))
 
 
 def _mean_js(rows: Sequence[Row]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from hiflash.errors import ConfigError, HiFlashError
 from hiflash.report.paper_pages import as_written, item_page, overview
 from hiflash.store.files import write_atomic
 from hiflash.study.paper.items import NAMES, load_item
+from hiflash.study.paper.rows import numbers_digest
 from hiflash.study.paper.rules import CLAIMS
 
 WORDS = ("says", "why", "of", "reading", "whose")
@@ -95,9 +96,10 @@ def reworded(told: dict[str, Any]) -> dict[str, Any]:
         **{key: value for key, value in told.items() if key != "waiting"},
         "title": item.title,
         "source": item.source,
-        "differences": [*item.differences, *item.plan(told["scale"]).get("differences", ())],
+        "differences": item.differences_at(told["scale"]),
         "holds": judged,
         "claims": claims,
+        "digest": numbers_digest(told["rows"]),
         **({"waiting": waiting} if waiting else {}),
     }
 

@@ -184,7 +184,7 @@ def test_a_reading_is_shown_and_does_not_count_as_a_claim() -> None:
 def told_item(**more: Any) -> dict[str, Any]:
     claim: dict[str, Any] = {
         "name": "a", "says": "a is so", "holds": False, "paper": -10.0, "ours": -3.0, "unit": "percent",
-        "found": "a 9, b 10", "why": "because", "of": "", "reading": "",
+        "found": "a 9, b 10", "why": "because", "of": "", "reading": "", "whose": "paper",
     }  # fmt: skip
     claims = [
         claim,
@@ -195,7 +195,7 @@ def told_item(**more: Any) -> dict[str, Any]:
         "item": "latency", "title": "A title", "source": "Fig. 1", "scale": "small", "changed": {},
         "command": "hiflash paper run latency --scale small", "differences": ["Another."], "claims": claims,
         "rows": [{"model": "lenet", "parameters": 21840, "share": 0.123456, "sizes": [1], "none": None}],
-        "runs": [], "wall_s": None, "made_by": [], **more,
+        "runs": [], "wall_s": None, "made_by": [], "digest": "0f", **more,
     }  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def test_an_item_of_the_paper_says_what_was_run_and_what_was_changed() -> None:
     )
     assert "### latency (Fig. 1), small scale" in told
     assert "hiflash paper run latency --scale small" in told
-    assert "A title. Made with versions that were not recorded." in told
+    assert "A title. Made with versions that were not recorded. The digest of its numbers is 0f." in told
     assert "- Another." in told
     rows = [line for line in told.splitlines() if "is so" in line]
     assert rows == [  # a reading stands after its claim; no number is no dash
@@ -222,6 +222,16 @@ def test_an_item_of_the_paper_says_what_was_run_and_what_was_changed() -> None:
     told = to_markdown(page(*items_words([item, other]), *item_blocks(other, 1)))
     assert "2 claims of items with changed settings: our runs agree with 1" in told
     assert "**Changed: this is not the item as it ships**\n\n- data.name = mnist5k\n- seeds = 1" in told
+
+
+def test_what_the_paper_does_not_claim_is_shown_in_words_and_not_counted() -> None:
+    told = told_item()
+    mine = {**told["claims"][0], "name": "c", "says": "hifl is above hierfavg-5", "whose": "ours"}
+    item = read_item(told_item(claims=[*told["claims"], mine]), "runs/latency", {})
+    text = to_markdown(page(*items_words([item]), *item_blocks(item, 1)))
+    assert "2 claims as written, at small scale: our runs agree with 1 and do not agree with 1." in text
+    assert "1 claim is not in the paper, and not counted." in text
+    assert "| HiFL is above HierFAVG (5 edges) (not in the paper) |" in text
 
 
 def test_a_figure_of_an_item_is_in_the_page_itself() -> None:

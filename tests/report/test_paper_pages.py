@@ -27,7 +27,7 @@ def told(item: str, *claims: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "item": item, "title": "A title", "source": "Fig. 1", "command": f"hiflash paper run {item}",
         "scale": "full", "changed": {}, "differences": ["Another."], "claims": list(claims), "rows": [],
-        "runs": [], "wall_s": 61.0, **more,
+        "runs": [], "wall_s": 61.0, "digest": "0f", **more,
         "made_by": {"hiflash": "1", "system": "Linux", "machine": "x", "cores": 2},
     }  # fmt: skip
 
@@ -75,12 +75,17 @@ def test_a_page_has_claims_figures_numbers_and_how_it_was_made() -> None:
     page = item_page(told("one", claim("a", True, -9.0), rows=[row("hifl", 10, 20), row("fedavg", 30, None)],
                           runs=runs), ["needs.png"])  # fmt: skip
     assert "| a is so | -10.0 % | -9.0 % | holds | a 9, b 10 |  |" in page
-    assert "![A title](needs.png)" in page
-    heads = "| Method | comms to 80% | comms to 90% | stable at 90% | client steps | virtual time |"
+    assert "![Communications until targets were reached.](needs.png)" in page
+    heads = (
+        "| Method | comms to 80% | comms to 90% | stable at 90% | client steps to 90% | virtual time to 90% |"
+    )
     assert heads in page
     assert "| HiFL | 10 (9-10) | 20 (19-20) | 20 | 1,200 | 30 s | 91.2 % | 93.0 % | 2 |" in page
     assert "| FedAvg | 30 (29-30) | not reached | - |" in page
     assert "Made by one run, 1m 01s in all, with HiFlash 1 on Linux x with 2 cores." in page
+    assert "The digest of these numbers is `0f`" in page
+    assert "last five evaluations" not in page
+    assert "last five evaluations" in item_page(told("one", claim("a", True, 1.0, unit="points")))
     assert "Changed settings" not in page
     assert "not the item as it ships" in item_page(told("one", changed={"seed": 3}))
 
@@ -226,6 +231,12 @@ def test_an_item_that_was_not_run_here_keeps_its_numbers_and_gets_the_words_of_t
     assert "Not run yet at this scale, and not counted: models, association-example" in table
     assert ", communications-mnist," in table  # run at small scale alone
     assert "Newer than their runs, and not counted: 4 of communications-femnist." in table
+
+
+@pytest.mark.parametrize("path", sorted((RESULTS / "paper").glob("*.json")), ids=lambda path: path.stem)
+def test_a_committed_verdict_that_is_not_holds_has_a_reason(path: Path) -> None:
+    claims = json.loads(path.read_text())["claims"]
+    assert [each["name"] for each in claims if not each["holds"] and not each["why"]] == []
 
 
 def test_the_committed_pages_have_the_words_of_today(tmp_path: Path) -> None:

@@ -11,8 +11,27 @@ from rich.text import Text
 from hiflash.report.grid import new_table
 from hiflash.report.paper_words import in_words
 
-__all__ = ["claim_number", "item_table", "verdict_words"]
+__all__ = ["caption", "claim_number", "claim_words", "item_table", "verdict_words"]
 
+CAPTIONS = {
+    "methods": "The paper's methods: the test metric of the cloud's model. Level: pooled training, its end.",
+    "compare": "Every label: the test metric of the cloud's model.",
+    "needs": "Communications until targets were reached.",
+    "tradeoff": "Accuracies, and the communications until they were reached.",
+    "latency": "Response latency and waiting time of every method.",
+    "zoom": "Every label in the upper range of accuracy, with its seeds.",
+    "curves": "Accuracy over communications for every alpha and upsilon.",
+    "maps": "What the claims about alpha and upsilon are about.",
+    "shards": "What runs needed on random and on balanced shards.",
+    "costs": "System cost until the target: computing, sending and time.",
+    "settings": "What runs needed under other settings (filled), and their forecasts (open).",
+    "js": "Accuracy over the total JS divergence of the edges.",
+    "lambda": "Total JS divergence and response latency over lambda, means over seeds.",
+    "weights": "Agents that were trained for other weights of the cost.",
+    "thresholds": "What the agent grants and refuses while it learns.",
+    "theory": "The loss of runs, and the bounds of the theory.",
+}
+"""What the figures of items show, by the end of their names."""
 STYLES = {True: "green", False: "red", None: "yellow"}
 
 
@@ -25,6 +44,25 @@ def verdict_words(holds: bool | None) -> str:
     return {True: "holds", False: "does not", None: "cannot tell"}[holds]
 
 
+def claim_words(claim: Mapping[str, Any]) -> str:
+    """Return what a claim says in words, and whether it is not the paper's.
+
+    >>> claim_words({"says": "hifl is above hierfavg", "whose": "ours"})
+    'HiFL is above HierFAVG (not in the paper)'
+    """
+    return in_words(claim["says"]) + (" (not in the paper)" if claim["whose"] == "ours" else "")
+
+
+def caption(figure: str, title: str) -> str:
+    """Return what a figure of an item shows; the item's title if its name is not known.
+
+    >>> caption("runs/edge-iid-zoom.png", "Edge-IID"), caption("mine.png", "Edge-IID")
+    ('Every label in the upper range of accuracy, with its seeds.', 'Edge-IID.')
+    """
+    stem = figure.removesuffix(".png").replace("/", "-").rpartition("-")[2]
+    return CAPTIONS.get(stem, f"{title}.")
+
+
 def item_table(item: Mapping[str, Any]) -> Table:
     """Return a table with a row per claim of an item (`Reproduction.to_json`)."""
     table = new_table(f"{item['title']} ({item['source']}), {item['scale']}", " ".join(item["differences"]))
@@ -33,7 +71,7 @@ def item_table(item: Mapping[str, Any]) -> Table:
         table.add_column(head, justify=side, overflow="fold")
     for claim in item["claims"]:
         verdict = Text(verdict_words(claim["holds"]), style=STYLES[claim["holds"]])
-        told = (in_words(claim["says"]), claim_number(claim, "paper"), claim_number(claim, "ours"))
+        told = (claim_words(claim), claim_number(claim, "paper"), claim_number(claim, "ours"))
         table.add_row(*told, verdict, in_words(claim["found"]))
     return table
 

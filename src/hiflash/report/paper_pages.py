@@ -8,7 +8,7 @@ from typing import Any
 
 from hiflash.report.measures import MEASURES
 from hiflash.report.page.makers import maker_words
-from hiflash.report.paper import claim_number, verdict_words
+from hiflash.report.paper import caption, claim_number, claim_words, verdict_words
 from hiflash.report.paper_words import in_words, label_words, part_title
 from hiflash.report.units import duration, goal
 
@@ -18,8 +18,8 @@ Told = Mapping[str, Any]
 TAKEN = ("communications", "client_steps", "virtual_s", "total_cost")
 HEADS = ("Paper", "Ours", "Verdict", "Found", "Why")
 LAST_FIVE = (
-    "An accuracy after some client steps is the mean of the last five evaluations up to there; the final "
-    "accuracy is that of the last one."
+    "In claims, an accuracy after some client steps or at the end is the mean of the last five evaluations "
+    "up to there; a final accuracy in a table is that of the last one."
 )
 
 
@@ -31,14 +31,17 @@ def item_page(told: Told, figures: Sequence[str] = ()) -> str:
     lines += [f"- {difference}" for difference in told["differences"]]
     written = as_written(told)
     if written:
-        lines += ["", *_sheet(["Claim", *HEADS], [(_says(each), *_claim_cells(each)) for each in written], 1)]
+        lines += [
+            "",
+            *_sheet(["Claim", *HEADS], [(claim_words(each), *_claim_cells(each)) for each in written], 1),
+        ]
     if waiting := told.get("waiting"):
         lines += ["", f"Newer than these runs, and not judged yet: {'; '.join(map(in_words, waiting))}."]
     for figure in figures:
-        lines += ["", f"![{told['title']}]({figure})"]
+        lines += ["", f"![{caption(figure, told['title'])}]({figure})"]
     lines += _readings(told)
     lines += _numbers(told)
-    if any(claim["found"].startswith("after ") for claim in told["claims"]):
+    if any(claim["unit"] == "points" and "best" not in claim["says"] for claim in told["claims"]):
         lines += ["", LAST_FIVE]
     lines += ["", _made(told)]
     return "\n".join(lines) + "\n"
@@ -112,7 +115,7 @@ def _readings(told: Told) -> list[str]:
     homes = {claim["name"]: claim for claim in told["claims"]}
     rows = [
         (
-            _says(homes.get(claim["of"], claim) if claim["says"].startswith("the same") else claim),
+            claim_words(homes.get(claim["of"], claim) if claim["says"].startswith("the same") else claim),
             in_words(claim["reading"]),
             *_claim_cells(claim),
         )
@@ -127,10 +130,6 @@ def _readings(told: Told) -> list[str]:
         "",
         *_sheet(["Claim", "Reading", *HEADS], rows, 2),
     ]
-
-
-def _says(claim: Mapping[str, Any]) -> str:
-    return in_words(claim["says"]) + (" (not in the paper)" if claim["whose"] == "ours" else "")
 
 
 def _claim_cells(claim: Mapping[str, Any]) -> tuple[str, ...]:
@@ -167,11 +166,15 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if rows[0]["target"] is not None:
         heads[f"stable at {goal(rows[0]['target'])}"] = lambda row: _value(row["stable_communications"])
         for name in TAKEN[1:]:
-            heads[MEASURES[name].words] = lambda row, name=name: _value(row[name], name)
+            heads[f"{MEASURES[name].words} to {goal(rows[0]['target'])}"] = lambda row, name=name: _value(
+                row[name], name
+            )
     if any(row.get("forecast") for row in rows):
         heads["comms, forecast"] = lambda row: _value((row["forecast"] or {}).get("communications"))
     for name, head in (("accuracy", "final accuracy"), ("best_accuracy", "best")):
         heads[head] = lambda row, name=name: "-" if row[name] is None else f"{100 * row[name]:.1f} %"
+    if rows[0]["target"] is None and not rows[0]["to"] and all(row["total_js"] is not None for row in rows):
+        heads["total JS"] = lambda row: f"{row['total_js']:.2f}"
     if all(row["accuracy"] is None for row in rows):  # nothing was trained
         heads["response latency"] = lambda row: f"{row['response_latency_ms']:.1f} ms"
         heads["waiting"] = lambda row: f"{row['waiting_ms']:.1f} ms"
@@ -197,12 +200,13 @@ def _made(told: Told) -> str:
     """Return how the numbers were made, in a sentence or two. Seconds that nobody kept are not told."""
     runs, took = len(told["runs"]), told["wall_s"]
     with_what = f"with {maker_words(told['made_by'])}"
+    digest = f"The digest of these numbers is `{told['digest']}`"
     if not runs:
-        return f"Made in {duration(took)} {with_what}."
+        return f"Made in {duration(took)} {with_what}. {digest}."
     kind = "training" if any("episode" in row for row in told["rows"]) else "run"
     made = f"one {kind}" if runs == 1 else f"{runs} {kind}s"
     time = "" if took is None else f"{duration(took)} in all, "
-    return f"Made by {made}, {time}{with_what}. `paper.json` has the digests of all {kind}s."
+    return f"Made by {made}, {time}{with_what}. {digest}; `paper.json` has those of all {kind}s."
 
 
 def _sheet(heads: Sequence[str], rows: Any, first: int, numbers: int = 2) -> list[str]:

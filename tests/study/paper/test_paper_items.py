@@ -101,6 +101,22 @@ def test_an_item_that_reads_the_runs_of_another_asks_for_the_same_cells(tmp_path
 
 
 @pytest.mark.parametrize("data", ["mnist", "femnist", "cifar10"])
+def test_an_item_that_reads_runs_says_how_they_differ(data: str) -> None:
+    one, other = load_item(f"accuracy-{data}"), load_item(f"communications-{data}")
+    assert other.differences_at("full")[: len(other.differences)] == list(other.differences)
+    for scale, words in (("full", "tested every 100 communications"), ("small", "Small: one seed")):
+        assert words in one.differences_at(scale)[-1]
+        assert one.differences_at(scale)[-1] == other.differences_at(scale)[-1]
+
+
+def test_rare_tests_are_told_where_there_are_some(tmp_path: Path) -> None:
+    for name in RUNS:
+        rare = {cell.config.evaluate.every for cell in cells_of(name, "full", tmp_path).cells}
+        told = " ".join(load_item(name).differences_at("full"))
+        assert ("tested every 100" in told) == (len(rare) > 1 and name != "latency"), name
+
+
+@pytest.mark.parametrize("data", ["mnist", "femnist", "cifar10"])
 def test_baselines_have_equal_h_and_momentum_too(data: str, tmp_path: Path) -> None:
     configs = {
         cell.tags["label"]: cell.config for cell in cells_of(f"accuracy-{data}", "full", tmp_path).cells

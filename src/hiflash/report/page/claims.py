@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from hiflash.report.page.blocks import Block, Cell, Heading, Row, Sheet, Words
-from hiflash.report.paper import claim_number
+from hiflash.report.paper import claim_number, claim_words
+from hiflash.report.paper_words import in_words
 
 __all__ = ["Claim", "claim_blocks", "claim_sheet", "counted", "read_claims"]
 
@@ -17,7 +18,8 @@ class Claim:
     """A claim and what our runs say about it: `holds` is None if they cannot tell.
 
     `item` names the figure or table with the claim, `reading` the reading of the paper that it is about. `of`
-    names the claim that a reading repeats: it is shown, and does not count as a claim of its own.
+    names the claim that a reading repeats, `whose` is "ours" if the paper does not make it: such claims are
+    shown, and do not count as claims of the paper.
     """
 
     claim: str
@@ -27,6 +29,7 @@ class Claim:
     item: str = ""
     reading: str = ""
     of: str = ""
+    whose: Literal["paper", "ours"] = "paper"
 
     @property
     def verdict(self) -> str:
@@ -40,12 +43,13 @@ def read_claims(told: Mapping[str, Any]) -> list[Claim]:
     return [
         Claim(
             item=f"{told['item']} ({told['source']})",
-            claim=str(claim["says"]),
+            claim=claim_words(claim),
             ours=_ours(claim),
             holds={True: True, False: False, None: None}[claim["holds"]],
-            reading=str(claim["reading"]),
-            why="" if claim["holds"] else str(claim["why"]),
+            reading=in_words(claim["reading"]),
+            why="" if claim["holds"] else in_words(claim["why"]),
             of=str(claim["of"]),
+            whose=claim["whose"],
         )
         for claim in claims
     ]
@@ -63,21 +67,24 @@ def claim_blocks(claims: Sequence[Claim], of_items: Sequence[Block] = ()) -> lis
 
 
 def counted(claims: Sequence[Claim], how: str = "") -> str:
-    """Return how many claims hold, in words; readings of a claim do not count.
+    """Return how many claims of a paper hold, in words; their readings do not count, nor claims of ours.
 
     >>> one = Claim(claim="a", ours="1", holds=True, why="")
     >>> counted([one, Claim(claim="b", ours="2", holds=None, why="", of="a")], "as written")
     '1 claim as written: our runs agree with 1 and do not agree with 0. 1 other reading stands beside it.'
     """
-    own = [claim for claim in claims if not claim.of]
+    written = [claim for claim in claims if not claim.of]
+    own = [claim for claim in written if claim.whose == "paper"]
     agree, differ = (sum(claim.holds is holds for claim in own) for holds in (True, False))
-    open_, readings = len(own) - agree - differ, len(claims) - len(own)
+    open_, readings, beside = len(own) - agree - differ, len(claims) - len(written), len(written) - len(own)
     what = f"{len(own)} {'claim' if len(own) == 1 else 'claims'}{f' {how}' if how else ''}"
     told = f"{what}: our runs agree with {agree} and do not agree with {differ}."
     told += f" They cannot tell for {open_}." if open_ else ""
     if readings:
         told += f" {readings} other {'reading stands' if readings == 1 else 'readings stand'} beside "
         told += "it." if len(own) == 1 else "them."
+    if beside:
+        told += f" {beside} {'claim is' if beside == 1 else 'claims are'} not in the paper, and not counted."
     return told
 
 
@@ -116,5 +123,5 @@ def _ours(claim: Mapping[str, Any]) -> str:
     """Return what was found, with our number and the paper's where there are such numbers."""
     paper = "" if claim["paper"] is None else f" (paper: {claim_number(claim, 'paper')})"
     if claim["ours"] is None:
-        return f"{claim['found']}{paper}"
-    return f"{claim_number(claim, 'ours')}{paper}: {claim['found']}"
+        return f"{in_words(claim['found'])}{paper}"
+    return f"{claim_number(claim, 'ours')}{paper}: {in_words(claim['found'])}"

@@ -7,27 +7,13 @@ from typing import Any
 from hiflash.report.page.blocks import Block, Cell, Heading, Items, Listing, Picture, Row, Sheet, Words
 from hiflash.report.page.claims import Claim, claim_sheet, counted, read_claims
 from hiflash.report.page.makers import maker_words
+from hiflash.report.paper import caption
 from hiflash.report.units import duration
 
 __all__ = ["ShownItem", "item_blocks", "items_words", "read_item"]
 
 MOST_ROWS = 40
 """Rows of numbers that are shown as a table; more are in the figure alone."""
-_CAPTIONS = {
-    "methods": "The paper's methods: the test metric of the cloud's model.",
-    "needs": "Communications until targets were reached.",
-    "zoom": "Every label in the upper range of accuracy, with its seeds.",
-    "curves": "Accuracy over communications for every alpha and upsilon.",
-    "maps": "What the claims about alpha and upsilon are about.",
-    "shards": "What runs needed on random and on balanced shards.",
-    "costs": "System cost until the target: computing, sending and time.",
-    "settings": "What runs needed under other settings (filled), and their forecasts (open).",
-    "js": "Accuracy over the total JS divergence of the edges.",
-    "lambda": "Total JS divergence and response latency over lambda, means over seeds.",
-    "weights": "Agents that were trained for other weights of the cost.",
-    "thresholds": "What the agent grants and refuses while it learns.",
-    "theory": "The loss of runs, and the bounds of the theory.",
-}
 
 
 @dataclass(frozen=True)
@@ -75,7 +61,7 @@ def read_item(told: Mapping[str, Any], path: str, figures: Mapping[str, bytes]) 
         [str(each) for each in told["differences"]],
         read_claims(told),
         rows,
-        f"{by}{took} with {maker_words(told['made_by'])}.",
+        f"{by}{took} with {maker_words(told['made_by'])}. The digest of its numbers is {told['digest']}.",
         figures,
     )
 
@@ -103,9 +89,8 @@ def item_blocks(item: ShownItem, number: int, drawn: Collection[str] = ()) -> li
     blocks += claim_sheet(item.claims, f"Claims of {item.name} and our results", with_items=False)
     for name, png in item.figures.items():
         if name not in drawn:
-            caption = _CAPTIONS.get(name.rpartition("/")[2], f"{item.title}.")
-            about = f"{item.name}: {caption}"
-            blocks.append(Picture(f"{anchor}-{name.replace('/', '-')}", png, about, caption))
+            told = caption(name, item.title)
+            blocks.append(Picture(f"{anchor}-{name.replace('/', '-')}", png, f"{item.name}: {told}", told))
     return [*blocks, *_numbers(item)]
 
 

@@ -94,6 +94,11 @@ class Item:
         """Return the item whose runs it reads: itself, or the one that it names."""
         return self if self.runs_of is None else load_item(self.runs_of)
 
+    def differences_at(self, scale: str) -> list[str]:
+        """Return what is not as in the paper: in the item, in its plan, and in that whose runs it reads."""
+        own = [*self.differences, *self.plan(scale).get("differences", ())]
+        return own if self.runs_of is None else own + self.runs_from.plan(scale).get("differences", [])
+
     def has_seeds(self, scale: str) -> bool:
         """Return whether its runs, or those that it reads, are repeated with several seeds."""
         return "seeds" in self.runs_from.plan(scale).content

@@ -35,7 +35,7 @@ Sweeps = Mapping[str, Sequence[Mapping[str, Any]]]
 Trainings = Mapping[str, Mapping[str, Any]]
 """The record of a training (`training.json`) by label."""
 
-FLAT = "from a lambda of about 500 on there is no trend: what the greedy rule finds goes up and down"
+FLAT = "for large lambda there is no trend: what the greedy rule finds goes up and down"
 VAIN = "with true constants C2 <= V / (2 mu) <= C3: the first gap is below the limit of the bound already"
 WEAK = (
     "at this learning rate the bound of every mu~ starts above the first gap; at 0.001 one falls below it, "

@@ -42,10 +42,7 @@ WHY = (
     "edges that work at the same time make each other stale; with a faster WAN or longer slots fewer of them "
     "do, and HiFL needs fewer communications"
 )
-SHARDS = (
-    "random shards are not the reason: on balanced ones every method needs 1 to 16 % fewer, in the same "
-    "order; staleness decides (sensitivity-mnist)"
-)
+SHARDS = "balanced shards help every method; how stale models are decides (sensitivity-mnist)"
 
 
 def sensitivity_claims() -> list[Claim[Runs]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +13,7 @@ from hiflash.errors import ConfigError
 from hiflash.study.cells import Cell
 from hiflash.study.paper.runs import Runs
 
-__all__ = ["pooled", "rows_of", "with_forecast"]
+__all__ = ["numbers_digest", "pooled", "rows_of", "with_forecast"]
 
 MEASURES = ("communications", "client_steps", "virtual_s", "total_cost")
 
@@ -36,6 +38,12 @@ def rows_of(runs: Runs) -> list[dict[str, Any]]:
         }
         for partition, label in pairs
     ]
+
+
+def numbers_digest(numbers: object) -> str:
+    """Return the digest of numbers as JSON has them, to tell whether those made elsewhere are the same."""
+    read_back = json.loads(json.dumps(numbers))
+    return hashlib.sha256(json.dumps(read_back, sort_keys=True).encode()).hexdigest()
 
 
 def with_forecast(

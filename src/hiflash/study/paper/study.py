@@ -20,6 +20,7 @@ from hiflash.study.paper.changes import changes, command_of
 from hiflash.study.paper.claims import Judgement
 from hiflash.study.paper.items import NAMES, Item, Plan, load_item
 from hiflash.study.paper.job import Job
+from hiflash.study.paper.rows import numbers_digest
 from hiflash.study.paper.work import work
 from hiflash.study.run_cells import run_cells
 
@@ -61,10 +62,11 @@ class Reproduction:
             "command": command_of(self.item, self.plan.scale, self.changed),
             "scale": self.plan.scale,
             "changed": dict(self.changed),
-            "differences": [*self.item.differences, *self.plan.get("differences", ())],
+            "differences": self.item.differences_at(self.plan.scale),
             "holds": self.holds,
             "claims": [verdict.to_dict() for verdict in self.verdicts],
             "rows": self.rows,
+            "digest": numbers_digest(self.rows),
             "runs": self.runs,
             "wall_s": self.wall_s,
             "made_by": self.made_by,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +19,7 @@ from hiflash.study.paper.other_work import (
     study_train,
 )
 from hiflash.study.paper.parameter_rules import point_label
-from hiflash.study.paper.rows import pooled, rows_of, with_forecast
+from hiflash.study.paper.rows import numbers_digest, pooled, rows_of, with_forecast
 from hiflash.study.paper.runs import Runs
 from hiflash.study.sweep import Sweep, sweep_cells
 
@@ -40,8 +38,7 @@ def run_digest(result: Result) -> str:
     """Return the digest of a run's model, or of configuration and numbers where nothing was trained."""
     if result.trainer != "none":
         return result.digest
-    numbers = {name: value for name, value in result.to_dict().items() if name not in NOT_DECIDED}
-    return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()
+    return numbers_digest({name: each for name, each in result.to_dict().items() if name not in NOT_DECIDED})
 
 
 def _compare(job: Job) -> Studied:
