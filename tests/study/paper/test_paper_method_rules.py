@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hiflash.study.paper.method_rules import accuracy_claims, femnist_communications
+from hiflash.study.paper.accuracy_rules import accuracy_claims
+from hiflash.study.paper.method_rules import femnist_communications
 from hiflash.study.paper.rule_makers import fewest_everywhere, slightly_below
 from hiflash.study.paper.runs import Runs
 from paper_cells import cell, verdicts

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from hiflash.study.compare import comparison_cells
+from hiflash.study.paper.accuracy_rules import accuracy_claims
 from hiflash.study.paper.claims import Found, judge
 from hiflash.study.paper.example import associate_example
 from hiflash.study.paper.items import NAMES, load_item
 from hiflash.study.paper.method_rules import (
-    accuracy_claims,
     cifar10_communications,
     mnist_communications,
     trade_off_claims,
@@ -23,10 +23,11 @@ from hiflash.study.paper.other_rules import (
     model_claims,
     weight_claims,
 )
+from hiflash.study.paper.pair_rules import fewer, near, ordered, rougher, steadier
 from hiflash.study.paper.rows import rows_of, with_forecast
 from hiflash.study.paper.rules import CLAIMS
 from hiflash.study.paper.run_rules import js_accuracy_claims, latency_claims
-from hiflash.study.paper.runs import Runs, fewer, near, ordered, rougher, steadier
+from hiflash.study.paper.runs import Runs
 from paper_cells import cell, verdicts
 
 

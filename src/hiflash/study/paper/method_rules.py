@@ -1,29 +1,35 @@
-"""Claims about methods side by side: accuracy against client work, communications to a target, the trade-off.
-
-A rule speaks of one partition, where the item has several.
-"""
+"""Claims about methods side by side: communications to a target, and the trade-off."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from hiflash.study.paper.accuracy_rules import NATURAL, SLIGHT
 from hiflash.study.paper.claims import Claim
+from hiflash.study.paper.pair_rules import fewer
+from hiflash.study.paper.reasons import (
+    ASYNC,
+    ASYNC_EPOCHS,
+    KEPT,
+    MIXING,
+    OPEN,
+    READINGS,
+    STALE_EPOCHS,
+    readings,
+)
 from hiflash.study.paper.rule_makers import (
     best_near,
     fewest,
     fewest_everywhere,
     grows,
-    highest,
     misses,
     needs,
     share_falls,
-    slightly_below,
     to_both_best,
 )
-from hiflash.study.paper.runs import Runs, fewer, near, rougher
+from hiflash.study.paper.runs import Runs
 
 __all__ = [
-    "accuracy_claims",
     "cifar10_communications",
     "epochs_communications",
     "femnist_communications",
@@ -32,121 +38,7 @@ __all__ = [
 ]
 
 BELOW_HIERFAVG = "hifl_below_hierfavg_noniid2"
-NEAR = 2.0  # points of accuracy: "comparable", without a number
-SLIGHT = 3.0  # points of accuracy: "slightly", without a number
 RIVALS = ("fedavg", "fedasync", "hierfavg", "fedat", "hifl")
-PAPER_METHODS = ("fedavg", "hierfavg", "fedat", "fedasync", "hifl", "hiflash")
-READINGS = {
-    "hierfavg": {"hierfavg-5": "5 edges a round", "hierfavg-5-equal": "5 edges, equal H and participation"},
-    "fedat": {"fedat-h": "HiFL's H"},
-    "fedasync": {"fedasync-exp": "HiFL's exponential weighting"},
-}
-"""Labels that are a method in another reading of the paper."""
-
-MIXING = (
-    "at equal H an asynchronous hierarchy needs (1/a + staleness) / E times HierFAVG's communications (a: "
-    "mixing weight, E: edges in a round of HierFAVG); the paper has 2 and 5 for E, and gives neither the WAN "
-    "nor the slot"
-)
-KEPT = (
-    "ten client tasks are a whole step of FedAvg and HierFAVG; HiFL and HiFlash keep the share "
-    "1 / (1/a + staleness) of it (a: mixing weight)"
-)
-ONE_METHOD = (
-    "a round of HierFAVG is two rounds of 5 clients at each of 2 edges, whose models hardly part before the "
-    "cloud averages them"
-)
-ASYNC = (
-    "three local steps do not take a client's model far off: mixing it in moves the cloud's about as far as "
-    "an average of ten clients does, for a tenth of the work"
-)
-TIERS = (
-    "FedAT's tiers report after every edge round (H = 1), before their models part; with HiFL's H it falls "
-    "behind where clients have one class"
-)
-OVERFITS = "where a model overfits, pooled training passes its best early; averages of clients overfit later"
-OPEN = (
-    "a target that both pass before their first evaluation, or that one of them misses within the budget, "
-    "may decide nothing"
-)
-STALE_EPOCHS = (
-    "random thresholds take stale models, and thirty steps take them far apart: a seed of HiFL that misses "
-    "the target needs more than it spent, which decides only against those that need less"
-)
-ASYNC_EPOCHS = "mixing weights below 1 average clients over time, with thirty local steps as with three"
-WHY = {"hierfavg": KEPT, "fedat": TIERS, "fedasync": ASYNC}
-"""Why HiFL or HiFlash may not be above a method at equal client work."""
-NATURAL = "writer"
-OF_WRITERS = {f"hiflash_above_{theirs}_{NATURAL}" for theirs in ("hierfavg", "fedat")}
-"""What the paper says of accuracy on FEMNIST: HiFlash is above other hierarchical methods."""
-
-
-def accuracy_claims(partitions: tuple[str, ...]) -> list[Claim[Runs]]:
-    """Return the claims about accuracy against client steps.
-
-    On FEMNIST most of them are those of MNIST and CIFAR-10, which the paper does not repeat there.
-    """
-    claims: list[Claim[Runs]] = []
-    for partition in partitions:
-        found = [claim for ours in ("hifl", "hiflash") for claim in _against_others(ours, partition)]
-        found += [
-            Claim(
-                f"fedavg_above_hierfavg_{partition}",
-                f"HierFAVG uses client work less well than FedAvg on {partition}",
-                near("fedavg", "hierfavg", partition),
-                unit="points",
-                why=ONE_METHOD,
-            ),
-            Claim(
-                f"fedasync_is_rougher_{partition}",
-                f"FedAsync's curve oscillates more than HiFL's on {partition}",
-                rougher("fedasync", "hifl", partition),
-                unit="times",
-                why=ASYNC,
-            ),
-        ]
-        claims += [_whose(claim) if partition == NATURAL else claim for claim in found]
-    claims.append(
-        Claim(
-            "centralized_is_the_upper_bound",
-            "pooled data give the highest accuracy of all, on every partition",
-            highest("centralized", partitions, PAPER_METHODS),
-            unit="points",
-            why=OVERFITS,
-        )
-    )
-    return claims
-
-
-def _against_others(ours: str, part: str) -> list[Claim[Runs]]:
-    """Return the claims about the accuracy of HiFL or HiFlash at equal client work."""
-    if part == "iid":
-        name, word, rule = "near", "comparable with", near(ours, "fedavg", part, NEAR)
-        bound, why = f"at most {NEAR:g} points below", KEPT
-    else:
-        name, word, rule = "slightly_below", "slightly below", slightly_below(ours, "fedavg", part, SLIGHT)
-        bound = f"by at most {SLIGHT:g} points"
-        why = f"where it is above, it does better than the paper says; where it is far below: {KEPT}"
-    says = f"{ours} is {word} FedAvg ({bound}; the bound is ours) on {part}"
-    claims = [Claim(f"{ours}_{name}_fedavg_{part}", says, rule, None, "points", why)]
-    for theirs in ("hierfavg", "fedat", "fedasync"):
-        for label, reading in _readings(theirs):
-            name = f"{ours}_above_{label}_{part}".replace("-", "_")
-            says = f"{ours} is above {label} at equal client work on {part}"
-            of = f"{ours}_above_{theirs}_{part}" if reading else ""
-            rule, why = near(ours, label, part), WHY.get(theirs, "")
-            claims.append(Claim(name, says, rule, None, "points", why, of, reading))
-    return claims
-
-
-def _readings(method: str) -> list[tuple[str, str]]:
-    """Return the labels of a method with their readings, first the one that is as written."""
-    return [(method, ""), *READINGS.get(method, {}).items()]
-
-
-def _whose(claim: Claim[Runs]) -> Claim[Runs]:
-    """Return a claim on FEMNIST as the paper's or, if it does not make it there, ours."""
-    return claim if (claim.of or claim.name) in OF_WRITERS else replace(claim, whose="ours")
 
 
 def mnist_communications() -> list[Claim[Runs]]:
@@ -223,7 +115,7 @@ def cifar10_communications() -> list[Claim[Runs]]:
                  why=MIXING if theirs == "hierfavg" else "",
                  of=f"hiflash_below_{theirs}_{one}" if reading else "", reading=reading)
           for theirs, paper in (("fedat", -23.07), ("hierfavg", -42.23), ("fedavg", -89.82))
-          for label, reading in _readings(theirs)),
+          for label, reading in readings(theirs)),
         *(claim for part in ("iid", "noniid2", one) for claim in _fewest_of_all(
             part, f"hiflash_is_best_{part}", f"HiFlash needs the fewest of all on {part}")),
         _lead(("iid", "noniid2", one)),
@@ -242,7 +134,7 @@ def trade_off_claims() -> list[Claim[Runs]]:
               best_near(ours, "fedasync", two), unit="points", why=ASYNC),
     ]  # fmt: skip
     for theirs, mixing, kept in (("fedat", "", ""), ("hierfavg", MIXING, KEPT)):
-        for label, reading in _readings(theirs):
+        for label, reading in readings(theirs):
             less, above = (f"{what}_{theirs}" if reading else "" for what in ("fewer_than", "accuracy_above"))
             name = label.replace("-", "_")
             claims += [

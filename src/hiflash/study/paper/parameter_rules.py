@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hiflash.study.paper.claims import Claim, Found
-from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer, ordered, steadier
+from hiflash.study.paper.pair_rules import Rule, count_words, fewer, ordered, steadier
+from hiflash.study.paper.runs import Runs, all_of
 
 __all__ = ["CHOSEN", "mixing_claims", "point_label", "threshold_claims"]
 

@@ -6,7 +6,8 @@ Each repeats a claim of `communications-mnist` under one reading.
 from __future__ import annotations
 
 from hiflash.study.paper.claims import Claim, Whose
-from hiflash.study.paper.runs import Runs, fewer
+from hiflash.study.paper.pair_rules import fewer
+from hiflash.study.paper.runs import Runs
 
 __all__ = ["SETTINGS", "partition_claims", "sensitivity_claims"]
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hiflash.study.paper.claims import Found
-from hiflash.study.paper.runs import Rule, Runs, all_of, count_words, fewer, near
+from hiflash.study.paper.pair_rules import Rule, count_words, fewer, near
+from hiflash.study.paper.runs import Runs, all_of
 
 __all__ = [
     "best_near",

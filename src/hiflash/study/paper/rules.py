@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hiflash.study.paper.accuracy_rules import accuracy_claims
 from hiflash.study.paper.claims import Claim
 from hiflash.study.paper.method_rules import (
-    accuracy_claims,
     cifar10_communications,
     epochs_communications,
     femnist_communications,

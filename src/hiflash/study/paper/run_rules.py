@@ -5,14 +5,8 @@ from __future__ import annotations
 import math
 
 from hiflash.study.paper.claims import Claim, Found, on_balanced
-from hiflash.study.paper.runs import (
-    STRONG,
-    Rule,
-    Runs,
-    correlation,
-    fewer,
-    near,
-)
+from hiflash.study.paper.pair_rules import Rule, fewer, near
+from hiflash.study.paper.runs import STRONG, Runs, correlation
 
 __all__ = [
     "cost_claims",
