@@ -224,6 +224,11 @@ def test_an_item_of_the_paper_says_what_was_run_and_what_was_changed() -> None:
     assert "**Changed: this is not the item as it ships**\n\n- data.name = mnist5k\n- seeds = 1" in told
 
 
+def test_numbers_in_lists_are_no_table() -> None:
+    item = read_item(told_item(rows=[{"lambda": 0, "clusters": [[1, 2]]}]), "runs/latency", {})
+    assert "Numbers of latency" not in to_markdown(page(*item_blocks(item, 1)))
+
+
 def test_what_the_paper_does_not_claim_is_shown_in_words_and_not_counted() -> None:
     told = told_item()
     mine = {**told["claims"][0], "name": "c", "says": "hifl is above hierfavg-5", "whose": "ours"}

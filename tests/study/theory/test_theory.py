@@ -15,6 +15,7 @@ from torch import nn
 import hiflash
 from hiflash.cli import main
 from hiflash.errors import ConfigError
+from hiflash.sim.made_by import made_by
 from hiflash.study.theory.bounds import Constants, Schedule, strongly_convex_bound
 from hiflash.study.theory.claims import judge
 from hiflash.study.theory.plan import theory_plan
@@ -139,6 +140,7 @@ def test_the_same_check_gives_the_same_numbers_and_files(tmp_path: Path) -> None
     assert files == again
     assert set(files) == {"theory.json", "curves.csv", "rounds.csv", "theory.png", "theory.pdf"}
     assert json.loads(files["theory.json"]) == json.loads(json.dumps(one))
+    assert one["made_by"] == made_by()
 
 
 def test_theorem_2_fails_on_real_digits_if_clients_hardly_move() -> None:

@@ -101,6 +101,8 @@ def _numbers(item: ShownItem) -> list[Block]:
     if len(item.rows) > MOST_ROWS:
         return [Words(f"{item.path}/paper.json has {len(item.rows):,} rows of numbers.")]
     heads = [name for name, value in item.rows[0].items() if not isinstance(value, list | dict)]
+    if len(heads) < 2:  # what it is about is in lists
+        return []
     rows = [Row([Cell(_text(row.get(name))) for name in heads]) for row in item.rows]
     return [Sheet(f"Numbers of {item.name}", [head.replace("_", " ") for head in heads], rows)]
 

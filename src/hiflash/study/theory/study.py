@@ -15,6 +15,7 @@ from hiflash.data import Dataset
 from hiflash.data.federation import FederationData
 from hiflash.errors import ConfigError
 from hiflash.methods.registry import make
+from hiflash.sim.made_by import made_by
 from hiflash.sim.population import Population, populate
 from hiflash.study.arguments import check_arguments
 from hiflash.study.cells import saved, split_own
@@ -64,7 +65,7 @@ class TheoryStudy:
         return {claim.name: claim.holds for claim in self.claims}
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the curves as one object."""
+        """Return everything but the curves as one object, and what made it."""
         return {
             "title": self.title,
             "task": self.task,
@@ -72,6 +73,7 @@ class TheoryStudy:
             "settings": [setting.to_dict() for setting in self.settings],
             "claims": [claim.to_dict() for claim in self.claims],
             "holds": self.holds,
+            "made_by": made_by(),
         }
 
     def save(self, directory: Path) -> list[Path]:
