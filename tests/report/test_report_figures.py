@@ -227,6 +227,15 @@ def test_the_axis_is_logarithmic_past_a_ratio_of_twenty(
     drawn[0].draw_without_rendering()  # where matplotlib would warn about an axis it cannot label
 
 
+@pytest.mark.parametrize(("late", "scale"), [(98, "linear"), (100, "log")])
+def test_the_axis_is_logarithmic_if_curves_rise_in_its_first_hundredths(
+    make_result: MakeResult, drawn: list[Figure], late: int, scale: str
+) -> None:
+    values = (0.1, *[0.9] * late)  # half-way at the second of 99 or 101 evaluations
+    draw_compare([make_result("fedavg", 0, values), make_result("hifl", 0, values)], Path("x"))
+    assert [axes.get_xscale() for axes in drawn[0].axes] == [scale] * 3
+
+
 def test_a_comparison_survives_cells_without_accuracy(make_result: MakeResult, drawn: list[Figure]) -> None:
     draw_compare([make_result("fedavg", accuracies=()), make_result("centralized", accuracies=())], Path("x"))
     draw_compare([make_result("fedavg", accuracies=()), make_result("hifl", accuracies=(0.5,))], Path("x"))

@@ -84,18 +84,19 @@ def _curves(parts: Parts, styles: dict[str, Look], target: float | None, metric:
     )
     grid = figure.subplots(len(parts), len(PANELS), squeeze=False, sharey="row")
     handles = [handle(name, look) for name, look in styles.items()]
-    ends: dict[str, list[float]] = {measure: [] for measure, _ in PANELS}
+    drawn: dict[str, tuple[list[float], list[float]]] = {measure: ([], []) for measure, _ in PANELS}
     for row, (part, groups) in zip(grid, parts.items(), strict=True):
         for axes, (measure, x_label) in zip(row, PANELS, strict=True):
             style(axes, x_label)
-            ends[measure] += draw_curves(axes, groups, measure, styles)
+            for before, found in zip(drawn[measure], draw_curves(axes, groups, measure, styles), strict=True):
+                before += found
             if target is not None:
                 handles[len(styles) :] = [target_line(axes, target, metric, ":")]
         metric_axis(row[0], metric, labelled=True)
         _name_part(row[0], part, parts)
-    for column, values in zip(grid.T, ends.values(), strict=True):
+    for column, (ends, halves) in zip(grid.T, drawn.values(), strict=True):
         for axes in column:  # one scale for all rows
-            log_if_wide(axes, values)
+            log_if_wide(axes, ends, halves)
     legend_below(figure, handles)
     return figure
 

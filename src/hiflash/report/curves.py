@@ -23,6 +23,7 @@ DENSE = 200
 """Lines with this many points or more are thinner."""
 
 _LOG_RATIO = 20
+_CORNER = 0.02
 _MARKERS = 7
 _FEW = 4
 
@@ -53,9 +54,15 @@ def handle(name: str, look: Look) -> Line2D:
     )
 
 
-def draw_curves(axes: Axes, groups: Groups, measure: str, styles: dict[str, Look]) -> list[float]:
-    """Draw the mean and range of every label, and a level line for a reference; return the last x of each."""
-    ends = []
+def draw_curves(
+    axes: Axes, groups: Groups, measure: str, styles: dict[str, Look]
+) -> tuple[list[float], list[float]]:
+    """Draw the mean and range of every label, and a level line for a reference.
+
+    Return the last x of each, and the x at which each seed is half-way.
+    """
+    ends: list[float] = []
+    halves: list[float] = []
     for name, cells in groups.items():
         if is_reference(cells[0]):
             levels = [value for value in map(final, cells) if value is not None and known(value)]
@@ -64,11 +71,22 @@ def draw_curves(axes: Axes, groups: Groups, measure: str, styles: dict[str, Look
             continue
         curves = [points for points in (curve(c, measure) for c in cells) if len(points[0])]
         ends += [max(xs[-1] for xs, _ in curves)] if curves else []
+        halves += map(half_way, curves)
         _draw_mean(axes, curves, styles[name], faint=len(groups) > _FEW)
     used = [end for end in ends if end > 0]
     if not used:
         say(axes, "no evaluation")
-    return used
+    return used, halves
+
+
+def half_way(points: Curve) -> float:
+    """Return the x at which a curve has come half-way from its first y to its last.
+
+    >>> half_way((np.array([1.0, 2.0, 9.0]), np.array([0.0, 0.6, 1.0])))
+    2.0
+    """
+    xs, ys = points
+    return float(xs[np.argmax(np.abs(ys - ys[0]) >= abs(ys[-1] - ys[0]) / 2)])
 
 
 def stacked(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -87,9 +105,13 @@ def stacked(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.fl
     return grid, np.stack([np.interp(grid, xs, ys) for xs, ys in curves])
 
 
-def log_if_wide(axes: Axes, values: Sequence[float]) -> None:
-    """Make x logarithmic if the largest value would squeeze the smallest into the corner."""
-    if values and max(values) > _LOG_RATIO * min(values):
+def log_if_wide(axes: Axes, values: Sequence[float], halves: Sequence[float] = ()) -> None:
+    """Make x logarithmic if the largest value would squeeze the smallest into the corner.
+
+    So it would if half of the curves come half-way in the first hundredths of the axis.
+    """
+    steep = bool(halves) and float(np.median(halves)) < _CORNER * max(values, default=0)
+    if values and (steep or max(values) > _LOG_RATIO * min(values)):
         log_x(axes)
     elif values:
         axes.set_xlim(left=0)
