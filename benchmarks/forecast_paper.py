@@ -67,7 +67,6 @@ def forecast_item(
     item: Committed, items: Sequence[Committed]
 ) -> Iterator[tuple[Measured, dict[str, Any], str]]:
     """Yield every row of an item but FedAvg's: as measured, as forecast, and its partition."""
-    known = [pair for each in (item, *items) for pair in each.constants()]
     wanted = [
         cell
         for cell in item.cells
@@ -76,15 +75,22 @@ def forecast_item(
     constants = {}
     for cell in wanted:
         with suppress(ConfigError):  # a task that nobody has measured has no forecast
-            constants["/".join(_key(cell))] = _constant(cell.config, known)
+            constants["/".join(_key(cell))] = _constant(cell.config, item, items)
     cells = [cell for cell in wanted if "/".join(_key(cell)) in constants]
     for row in forecast_cells(cells, constants).rows() if cells else ():
         yield item.measured[row["partition"], row["label"]], row, row["partition"]
 
 
-def _constant(config: Config, known: Sequence[tuple[Config, Constant]]) -> Constant:
-    fitting = (constant for other, constant in known if same_task(config, other))
-    return next(fitting, None) or find_constant(config, None, [])
+def _constant(config: Config, item: Committed, items: Sequence[Committed]) -> Constant:
+    """Return the item's own constant, or one of runs evaluated as often: rare tests make needs larger."""
+    own = [constant for other, constant in item.constants() if same_task(config, other)]
+    others = [
+        constant
+        for each in items
+        for other, constant in each.constants()
+        if same_task(config, other) and other.evaluate.every == config.evaluate.every
+    ]
+    return next(iter([*own, *others]), None) or find_constant(config, None, [])
 
 
 def _key(cell: Cell) -> tuple[str, str]:

@@ -196,6 +196,10 @@ def test_an_item_takes_its_constant_from_fedavg_of_the_same_task() -> None:
 
     other_task = item("other", "fedavg", **{"client.lr": 0.2})
     items = [item("without", "hierfavg"), other_task, item("with", "fedavg", "hifl")]
+    rare = item("rare", "fedavg", "hifl", **{"evaluate.every": 100})
+    ((_, told, _),) = forecast_item(items[0], [items[0], rare])
+    assert told["rounds"] > 200  # a known constant
+    assert [told["rounds"] for _, told, _ in forecast_item(rare, items)] == [4]  # its own
     (found,) = forecast_item(items[0], items)
     measured, told, partition = found
     assert (measured.label, partition, told["rounds"]) == ("hierfavg", "noniid2", 4)  # 40 / 10

@@ -75,7 +75,7 @@ def test_a_page_has_claims_figures_numbers_and_how_it_was_made() -> None:
     page = item_page(told("one", claim("a", True, -9.0), rows=[row("hifl", 10, 20), row("fedavg", 30, None)],
                           runs=runs), ["needs.png"])  # fmt: skip
     assert "| a is so | -10.0 % | -9.0 % | holds | a 9, b 10 |  |" in page
-    assert "![Communications until targets were reached.](needs.png)" in page
+    assert "![Communications until targets were reached; a target without a dot was not.](needs.png)" in page
     heads = (
         "| Method | comms to 80% | comms to 90% | stable at 90% | client steps to 90% | virtual time to 90% |"
     )

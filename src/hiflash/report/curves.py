@@ -71,7 +71,7 @@ def draw_curves(
             continue
         curves = [points for points in (curve(c, measure) for c in cells) if len(points[0])]
         ends += [max(xs[-1] for xs, _ in curves)] if curves else []
-        halves += map(half_way, curves)
+        halves += [half_way(points) for points in curves if points[1][-1] != points[1][0]]
         _draw_mean(axes, curves, styles[name], faint=len(groups) > _FEW)
     used = [end for end in ends if end > 0]
     if not used:
@@ -108,7 +108,7 @@ def stacked(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.fl
 def log_if_wide(axes: Axes, values: Sequence[float], halves: Sequence[float] = ()) -> None:
     """Make x logarithmic if the largest value would squeeze the smallest into the corner.
 
-    So it would if half of the curves come half-way in the first hundredths of the axis.
+    So it would if half of the seeds' curves come half-way in the first hundredths of the axis.
     """
     steep = bool(halves) and float(np.median(halves)) < _CORNER * max(values, default=0)
     if values and (steep or max(values) > _LOG_RATIO * min(values)):

@@ -14,9 +14,9 @@ from hiflash.report.paper_words import in_words
 __all__ = ["caption", "claim_number", "claim_words", "item_table", "verdict_words"]
 
 CAPTIONS = {
-    "methods": "The paper's methods: the test metric of the cloud's model. Level: pooled training, its end.",
+    "methods": "The paper's methods: the test metric of the cloud's model. Dashed: pooled training, its end.",
     "compare": "Every label: the test metric of the cloud's model.",
-    "needs": "Communications until targets were reached.",
+    "needs": "Communications until targets were reached; a target without a dot was not.",
     "tradeoff": "Accuracies, and the communications until they were reached.",
     "latency": "Response latency and waiting time of every method.",
     "zoom": "Every label in the upper range of accuracy, with its seeds.",

@@ -139,7 +139,7 @@ def draw_needs(rows: Sequence[Mapping[str, Any]], title: str, stem: Path) -> lis
     parts = dict.fromkeys(str(row["partition"]) for row in rows if row["partition"] != "pooled")
     labels = list(dict.fromkeys(str(row["label"]) for row in rows if row["partition"] in parts))
     figure = new_figure(max(2.2 + 3.6 * len(parts), 7.0), 1.5 + 0.27 * len(labels), title)
-    panels = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
+    panels = figure.subplots(1, len(parts), squeeze=False, sharex=True, sharey=True)[0]
     for axes, part in zip(panels, parts, strict=True):
         style(axes, "Communications with the cloud")
         for row in rows:

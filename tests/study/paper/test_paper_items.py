@@ -109,6 +109,14 @@ def test_an_item_that_reads_runs_says_how_they_differ(data: str) -> None:
         assert one.differences_at(scale)[-1] == other.differences_at(scale)[-1]
 
 
+def test_numbers_of_associations_have_the_same_digest_every_time(tmp_path: Path) -> None:
+    few = {"data.name": "mnist5k", "federation.clients": 20, "federation.edges": 4}
+    one, again = (hiflash.reproduce("js-lambda", directory=tmp_path / name, seeds=1, **few) for name in "ab")
+    assert one.to_json()["digest"] == again.to_json()["digest"]
+    other = hiflash.reproduce("js-lambda", directory=tmp_path / "c", seeds=[1], **few)
+    assert other.to_json()["digest"] != one.to_json()["digest"]
+
+
 def test_rare_tests_are_told_where_there_are_some(tmp_path: Path) -> None:
     for name in RUNS:
         rare = {cell.config.evaluate.every for cell in cells_of(name, "full", tmp_path).cells}

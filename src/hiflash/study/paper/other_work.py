@@ -33,12 +33,17 @@ def study_associate(job: Job) -> Studied:
         job.progress(f"{partition}, seed {seed}", done, len(wanted))
         config = Config.load(None, {**job.settings, "data.partition": partition, "seed": seed})
         study = associate(config, sweep=job.plan["lambdas"], directory=job.folder / f"{partition}-s{seed}")
-        rows = [{"partition": partition, "seed": seed, **row.to_dict()} for row in study.rows]
+        rows = [{"partition": partition, "seed": seed, **_repeatable(row.to_dict())} for row in study.rows]
         sweeps.setdefault(partition, []).extend(rows)
         files += study.files
     rows = [row for rows in sweeps.values() for row in rows]
     data = Config.load(None, job.settings).data.name
     return Studied(job.judged(sweeps), rows, [*files, *draw_lambda(rows, data, job.folder / "lambda")])
+
+
+def _repeatable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of an association without the seconds that it took: those differ every time."""
+    return {name: value for name, value in row.items() if name != "seconds"}
 
 
 def study_example(job: Job) -> Studied:

@@ -26,9 +26,7 @@ def point_label(point: dict[str, float]) -> str:
 
 def threshold_claims() -> list[Claim[Runs]]:
     """Return the claims about fixed thresholds, also with tau = 2 if models that come late are dropped."""
-    stale = (
-        "without a threshold edges are as stale as others work beside them, and that costs less than there"
-    )
+    stale = "without a threshold edges are as stale as the others are busy; that costs less than in the paper"
     dropped, thrown = (
         "late models are dropped",
         "the work of a model that is dropped is lost, and it is paid for",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "ASYNC", "ASYNC_EPOCHS", "KEPT", "MIXING", "ONE_METHOD", "OPEN", "OVERFITS", "READINGS", "STALE_EPOCHS",
+    "ASYNC", "KEPT", "MIXING", "ONE_METHOD", "OPEN", "OVERFITS", "READINGS", "ROUGHNESS", "STALE_EPOCHS",
     "TIERS", "readings",
 ]  # fmt: skip
 
@@ -20,16 +20,21 @@ MIXING = (
     "nor the slot"
 )
 KEPT = (
-    "ten client tasks are a whole step of FedAvg and HierFAVG; HiFL and HiFlash keep the share "
-    "1 / (1/a + staleness) of it (a: mixing weight)"
+    "the client tasks of a round (10; 25 with five edges, 50 with all clients) are a whole step of FedAvg "
+    "and HierFAVG; HiFL and HiFlash keep the share 1 / (1/a + staleness) of an edge round (a: mixing weight)"
 )
 ONE_METHOD = (
     "a round of HierFAVG is two rounds of 5 clients at each of 2 edges, whose models hardly part before the "
     "cloud averages them"
 )
 ASYNC = (
-    "three local steps do not take a client's model far off: mixing it in moves the cloud's about as far as "
-    "an average of ten clients does, for a tenth of the work"
+    "mixing weights below 1 average clients over time: a client task of FedAsync keeps the share "
+    "1 / (1/a + staleness) of its step, about the tenth that it has in an average of ten clients; HiFL "
+    "averages first, and its cloud keeps a share of that again (a: mixing weight)"
+)
+ROUGHNESS = (
+    "an update of HiFL mixes in up to alpha of a cluster's model, one of FedAsync alpha / sqrt(staleness + "
+    "1) of a client's: where clusters lack classes, the first moves the cloud further"
 )
 TIERS = (
     "FedAT's tiers report after every edge round (H = 1), before their models part; with HiFL's H it falls "
@@ -44,7 +49,6 @@ STALE_EPOCHS = (
     "random thresholds take stale models, and thirty steps take them far apart: a seed of HiFL that misses "
     "the target needs more than it spent, which decides only against those that need less"
 )
-ASYNC_EPOCHS = "mixing weights below 1 average clients over time, with thirty local steps as with three"
 
 
 def readings(method: str) -> list[tuple[str, str]]:

@@ -133,7 +133,7 @@ def share_falls(ours: str, rivals: tuple[str, ...], partitions: tuple[str, ...])
         for rival in rivals:
             both = [[runs.to_target(a, part, target=goal) or 0 for a in (ours, rival)] for part in partitions]
             shares = [own / theirs for own, theirs in both]
-            told.append(f"of {rival} " + ", ".join(f"{100 * share:.0f} %" for share in shares))
+            told.append(f"of {rival} " + ", ".join(f"{100 * share:.1f} %" for share in shares))
             pairs += [a > b for a, b in pairwise(shares)]
         words = f"to {100 * goal:g} % on {', '.join(partitions)}: {'; '.join(told)}"
         return Found(all(pairs), 100 * pairs.count(True) / len(pairs), words)
