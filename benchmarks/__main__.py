@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hiflash.errors import HiFlashError
+
 BARS = {
     "trainer_lenet_vs_loop": ("x", "at least 4.0"),
     "trainer_femnist_vs_loop": ("x", "at least 1.5"),
@@ -61,7 +63,11 @@ def main() -> int:
     found: dict[str, Any] = {}
     for name in options.names or BARS:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        gave = _function(name)()
+        try:
+            gave = _function(name)()
+        except HiFlashError as error:  # such as data that are not here
+            print(f"error: {error}", file=sys.stderr)
+            return 2
         found.update(gave if isinstance(gave, dict) else {name: gave})
     text = json.dumps(found)
     if options.save:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.__main__ import main as benchmarks_main
 from benchmarks.committed_tables import RESULTS, Measured, method_table, method_tables, number, tables
 from benchmarks.environment import environment_steps_s
 from benchmarks.forecast_error import by_regime, errors, summary
@@ -39,6 +40,19 @@ def test_a_named_benchmark_prints_one_json_object() -> None:
     found = json.loads(done.stdout)
     assert list(found) == ["trainer_lenet_vs_loop"]
     assert found["trainer_lenet_vs_loop"] > 0  # how much is for `make bench` to say: tests share the machine
+
+
+def test_a_benchmark_without_its_data_is_an_error_that_names_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HIFLASH_DATA", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "forecast_error", "--json"])
+    assert benchmarks_main() == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "error: dataset 'mnist' was not found" in told.err
+    assert "HIFLASH_DATA" in told.err
 
 
 def test_an_unknown_benchmark_is_an_error_that_lists_the_known() -> None:
