@@ -115,6 +115,13 @@ def test_figures_are_the_same_bytes_without_date_or_path() -> None:
         assert never not in first
 
 
+def test_paths_have_hundredths_of_a_point_and_letters_keep_their_size() -> None:
+    svg = drawing("a", figure(), "").svg
+    assert re.search(r'd="M \d+\.\d\d? \d', svg)  # a line of the figure
+    assert not re.search(r'\sd="[^"]*\.\d{3}', svg)
+    assert "scale(0.015625)" in svg  # of a letter
+
+
 def test_the_salt_does_not_outlive_the_drawing() -> None:
     from matplotlib import rcParams
 

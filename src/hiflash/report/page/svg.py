@@ -18,6 +18,8 @@ _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 _OUTSIDE = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 _NAMED = re.compile(r"""(\bid="|xlink:href="\#|url\(\#)""")
 _BLANK = re.compile(r"\n\s*")
+_PATH = re.compile(r"""(?<=\sd=")[^"]*""")
+_FINE = re.compile(r"(\.\d\d)\d+")
 
 
 def drawing(name: str, figure: Figure, caption: str) -> Drawing:
@@ -28,4 +30,6 @@ def drawing(name: str, figure: Figure, caption: str) -> Drawing:
     svg = _BLANK.sub("\n", _OUTSIDE.sub("", text.getvalue())).strip()
     # Ids are those of a whole HTML page: two figures would draw with each other's letters.
     svg = _NAMED.sub(rf"\g<1>{name}-", svg)
+    # A hundredth of a point is not seen, and long runs have many thousands of points.
+    svg = _PATH.sub(lambda path: _FINE.sub(r"\1", path[0]), svg)
     return Drawing(name, svg + "\n", figure.get_suptitle(), caption)
